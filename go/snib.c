@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "9b8a3b16df318a51"
+#define SNIB_BUILD_ID "04c6156232db689d"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -947,9 +947,10 @@ SNIB_API int snib_lock_force_release_submit(snib_lock *lock, snib_queue *queue, 
 
 enum snib_state {
     SNIB_HOLD_VALID = 0,   /* safe */
-    SNIB_HOLD_AT_RISK = 1, /* still safe, but renewal is overdue, the connection is down, or the server's
-                              clock has jumped since the lease began; of a lock of several clients: fewer
-                              members than it needs are free of such a doubt */
+    SNIB_HOLD_AT_RISK = 1, /* still safe, but renewal is overdue, the connection is down, a server that was
+                              restarted or took over has not confirmed it yet, or the server's clock has
+                              jumped since the lease began; of a lock of several clients: fewer members than
+                              it needs are free of such a doubt */
     SNIB_HOLD_LOST = 2,    /* no longer safe; this is final */
     SNIB_HOLD_RELEASED = 3 /* released by the program */
 };
@@ -2302,10 +2303,10 @@ static uint32_t snib__engine_relogin(struct snib__engine *engine, const char *us
 static bool snib__engine_take_refusal(struct snib__engine *engine);
 /* No credentials are available for a renewed login. */
 static void snib__engine_no_relogin(struct snib__engine *engine, const char *why);
-/* Overwrite a password repeated by the server.  Call before
- * snib__engine_input(), with its bytes. */
 /* Whether the present connection, or the one that is being made, has answered a request. */
 static bool snib__link_proven(const struct snib__link *link);
+/* Overwrite a password repeated by the server.  Call before
+ * snib__engine_input(), with its bytes. */
 static void snib__link_mask(struct snib__link *link, char *bytes, size_t n);
 /* Call before link_down: a sentence with the reason.  SNIB_ETLS with an os_error may be temporary;
  * without one it is final. */
@@ -2446,8 +2447,8 @@ static struct snib__op *snib__engine_acquire(struct snib__engine *engine, struct
 /* release: *out_code is SNIB_OK without an operation if only a re-entry was undone. */
 static struct snib__op *snib__engine_release(struct snib__engine *engine, struct snib__hold *hold,
                                       snib__time now, int32_t *out_code);
-/* A live hold's lease begins anew.  lease: 0: the client's, renewed.  It ends no earlier than before.  Not for
- * members of groups. */
+/* A live hold's lease begins anew.  lease: 0: the client's, renewed.  It ends no earlier than before.  A member of a
+ * group gets it from its carrier, see snib__extend_only_asks(). */
 static struct snib__op *snib__engine_extend(struct snib__engine *engine, struct snib__hold *hold,
                                      snib__time lease, snib__time now, int32_t *out_code);
 /* An operation done with SNIB_OK, for a promised event where no command was needed. */
@@ -2462,12 +2463,10 @@ static struct snib__op *snib__engine_ping(struct snib__engine *engine, snib__tim
 /* count: the result is op->answer->count. */
 static struct snib__op *snib__engine_count(struct snib__engine *engine, struct snib__gate *gate,
                                     int32_t what, int64_t n, snib__time now, int32_t *out_code);
-/* describe, server, list: the result is op->asked->texts, at most cap
- * bytes, freed with the operation. */
 /* Other lines from now on, with the ownership of config.identity, which was set; at once, if the former ones were told. */
 static void snib__engine_identify(struct snib__engine *engine, const char *lines, snib__time now);
 
-/* Those holds, the oldest first; 0: there are too many locks to look at. */
+/* The oldest holds, at most SNIB__OLDEST_MAX, the oldest first; 0: there are too many locks to look at. */
 static uint32_t snib__engine_oldest(const struct snib__engine *engine, const struct snib__hold **out);
 /* The texts of the client behind an owner, "<uuid>:<number>"; see snib_client_identity(). */
 static struct snib__op *snib__engine_identity(struct snib__engine *engine, const char *owner, size_t n,
@@ -2486,6 +2485,8 @@ static void snib__engine_board(struct snib__engine *engine, const char *notes, s
 /* The board that was asked for, not ended by a NUL, which the caller frees; NULL: nothing new.  Anyone may have written
  * it: the server's time in seconds, then lines of a second at which a note ends, its word and its text. */
 static char *snib__engine_board_read(struct snib__engine *engine, size_t *out_n);
+/* describe, server, list: the result is op->asked->texts, at most cap
+ * bytes, freed with the operation. */
 static struct snib__op *snib__engine_describe(struct snib__engine *engine, const char *name, size_t n,
                                        size_t cap, snib__time now, int32_t *out_code);
 static struct snib__op *snib__engine_server(struct snib__engine *engine, int32_t what, size_t cap,
@@ -24288,7 +24289,7 @@ static void durable_counted(struct snib__engine *e, struct snib__link *link,
 /* WAIT got an error.  UNBLOCKED: the server is no master any more.  Other errors may come
  * again, so the pauses grow; and requests that are resent are not new operations, so they
  * do not shorten the pauses. */
-static void durable_leave(struct snib__engine *e, struct snib__link *link, snib__time now)
+static void durable_reopen(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     link->proven = false;
     snib__link_close(e, link, SNIB_EUNREACHABLE, now);
@@ -24301,7 +24302,7 @@ static void durable_waited(struct snib__engine *e, struct snib__link *link,
     struct snib__durable *d = node->durable;
     bool refused = error == SNIB_EPERM || error == SNIB_ENOTSUP;
     if (!refused && reply->type != SNIB__RESP_INTEGER) {
-        durable_leave(e, link, now);
+        durable_reopen(e, link, now);
         return;
     }
     link->backoff = 0;
@@ -25814,7 +25815,7 @@ static void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib
 }
 
 /* Give a hold under the watchdog a fixed lease from now on, which may be shorter.  A copy of this request
- * could shorten a later extension, so such a hold is not extended. */
+ * could shorten a later extension, so from that on it is not sent again. */
 static void snib__hold_fix(struct snib__engine *e, struct snib__hold *hold, snib__time lease,
                     snib__time now)
 {
@@ -27486,17 +27487,17 @@ static void move_holds(struct snib__engine *e, struct snib__gate *gate, struct s
     }
 }
 
+/* It is in a slot, so it is not that of a lock of several clients. */
 static void move_gate(struct snib__engine *e, struct snib__gate *gate, struct snib__node *node,
                       struct snib__hold **moved, snib__time now)
 {
-    if (!snib__outer_is(gate))
-        move_holds(e, gate, node, moved);
+    move_holds(e, gate, node, moved);
     gate->node = node;
     snib__gate_neighbours(gate)->moved_at = now;
     if (gate->waitq)
         snib__chan_move(e, gate->waitq, node, now);
     bool used = gate->active || (gate->waitq && gate->waitq->head);
-    if (used && !snib__outer_is(gate) && !snib__node_ready(node))
+    if (used && !snib__node_ready(node))
         snib__node_want(e, node, now); /* sleeping waiters hear nothing before it is connected */
 }
 
@@ -29976,7 +29977,8 @@ static void send_unwrite(struct snib__conn *conn, size_t size)
 }
 
 /* Append the request's command, preceded by its script if the connection has not loaded it, and by
- * ASKING.  Returns the script, or -1 with nothing appended. */
+ * ASKING.  Returns the script, or -1 without the command; what goes before it may have been appended,
+ * with its entries in the ring. */
 static int send_append(struct snib__engine *e, struct snib__conn *conn,
                        const struct snib__request *request, snib__time now)
 {

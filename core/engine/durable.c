@@ -404,7 +404,7 @@ static void durable_counted(struct snib__engine *e, struct snib__link *link,
 /* WAIT got an error.  UNBLOCKED: the server is no master any more.  Other errors may come
  * again, so the pauses grow; and requests that are resent are not new operations, so they
  * do not shorten the pauses. */
-static void durable_leave(struct snib__engine *e, struct snib__link *link, snib__time now)
+static void durable_reopen(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     link->proven = false;
     snib__link_close(e, link, SNIB_EUNREACHABLE, now);
@@ -417,7 +417,7 @@ static void durable_waited(struct snib__engine *e, struct snib__link *link,
     struct snib__durable *d = node->durable;
     bool refused = error == SNIB_EPERM || error == SNIB_ENOTSUP;
     if (!refused && reply->type != SNIB__RESP_INTEGER) {
-        durable_leave(e, link, now);
+        durable_reopen(e, link, now);
         return;
     }
     link->backoff = 0;

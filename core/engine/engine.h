@@ -110,10 +110,10 @@ uint32_t snib__engine_relogin(struct snib__engine *engine, const char *username,
 bool snib__engine_take_refusal(struct snib__engine *engine);
 /* No credentials are available for a renewed login. */
 void snib__engine_no_relogin(struct snib__engine *engine, const char *why);
-/* Overwrite a password repeated by the server.  Call before
- * snib__engine_input(), with its bytes. */
 /* Whether the present connection, or the one that is being made, has answered a request. */
 bool snib__link_proven(const struct snib__link *link);
+/* Overwrite a password repeated by the server.  Call before
+ * snib__engine_input(), with its bytes. */
 void snib__link_mask(struct snib__link *link, char *bytes, size_t n);
 /* Call before link_down: a sentence with the reason.  SNIB_ETLS with an os_error may be temporary;
  * without one it is final. */
@@ -254,8 +254,8 @@ struct snib__op *snib__engine_acquire(struct snib__engine *engine, struct snib__
 /* release: *out_code is SNIB_OK without an operation if only a re-entry was undone. */
 struct snib__op *snib__engine_release(struct snib__engine *engine, struct snib__hold *hold,
                                       snib__time now, int32_t *out_code);
-/* A live hold's lease begins anew.  lease: 0: the client's, renewed.  It ends no earlier than before.  Not for
- * members of groups. */
+/* A live hold's lease begins anew.  lease: 0: the client's, renewed.  It ends no earlier than before.  A member of a
+ * group gets it from its carrier, see snib__extend_only_asks(). */
 struct snib__op *snib__engine_extend(struct snib__engine *engine, struct snib__hold *hold,
                                      snib__time lease, snib__time now, int32_t *out_code);
 /* An operation done with SNIB_OK, for a promised event where no command was needed. */
@@ -270,12 +270,10 @@ struct snib__op *snib__engine_ping(struct snib__engine *engine, snib__time wait,
 /* count: the result is op->answer->count. */
 struct snib__op *snib__engine_count(struct snib__engine *engine, struct snib__gate *gate,
                                     int32_t what, int64_t n, snib__time now, int32_t *out_code);
-/* describe, server, list: the result is op->asked->texts, at most cap
- * bytes, freed with the operation. */
 /* Other lines from now on, with the ownership of config.identity, which was set; at once, if the former ones were told. */
 void snib__engine_identify(struct snib__engine *engine, const char *lines, snib__time now);
 
-/* Those holds, the oldest first; 0: there are too many locks to look at. */
+/* The oldest holds, at most SNIB__OLDEST_MAX, the oldest first; 0: there are too many locks to look at. */
 uint32_t snib__engine_oldest(const struct snib__engine *engine, const struct snib__hold **out);
 /* The texts of the client behind an owner, "<uuid>:<number>"; see snib_client_identity(). */
 struct snib__op *snib__engine_identity(struct snib__engine *engine, const char *owner, size_t n,
@@ -294,6 +292,8 @@ void snib__engine_board(struct snib__engine *engine, const char *notes, size_t n
 /* The board that was asked for, not ended by a NUL, which the caller frees; NULL: nothing new.  Anyone may have written
  * it: the server's time in seconds, then lines of a second at which a note ends, its word and its text. */
 char *snib__engine_board_read(struct snib__engine *engine, size_t *out_n);
+/* describe, server, list: the result is op->asked->texts, at most cap
+ * bytes, freed with the operation. */
 struct snib__op *snib__engine_describe(struct snib__engine *engine, const char *name, size_t n,
                                        size_t cap, snib__time now, int32_t *out_code);
 struct snib__op *snib__engine_server(struct snib__engine *engine, int32_t what, size_t cap,

@@ -94,7 +94,7 @@ void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time 
 }
 
 /* Give a hold under the watchdog a fixed lease from now on, which may be shorter.  A copy of this request
- * could shorten a later extension, so such a hold is not extended. */
+ * could shorten a later extension, so from that on it is not sent again. */
 void snib__hold_fix(struct snib__engine *e, struct snib__hold *hold, snib__time lease,
                     snib__time now)
 {

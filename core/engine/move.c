@@ -26,17 +26,17 @@ static void move_holds(struct snib__engine *e, struct snib__gate *gate, struct s
     }
 }
 
+/* It is in a slot, so it is not that of a lock of several clients. */
 static void move_gate(struct snib__engine *e, struct snib__gate *gate, struct snib__node *node,
                       struct snib__hold **moved, snib__time now)
 {
-    if (!snib__outer_is(gate))
-        move_holds(e, gate, node, moved);
+    move_holds(e, gate, node, moved);
     gate->node = node;
     snib__gate_neighbours(gate)->moved_at = now;
     if (gate->waitq)
         snib__chan_move(e, gate->waitq, node, now);
     bool used = gate->active || (gate->waitq && gate->waitq->head);
-    if (used && !snib__outer_is(gate) && !snib__node_ready(node))
+    if (used && !snib__node_ready(node))
         snib__node_want(e, node, now); /* sleeping waiters hear nothing before it is connected */
 }
 

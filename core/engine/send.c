@@ -69,7 +69,8 @@ static void send_unwrite(struct snib__conn *conn, size_t size)
 }
 
 /* Append the request's command, preceded by its script if the connection has not loaded it, and by
- * ASKING.  Returns the script, or -1 with nothing appended. */
+ * ASKING.  Returns the script, or -1 without the command; what goes before it may have been appended,
+ * with its entries in the ring. */
 static int send_append(struct snib__engine *e, struct snib__conn *conn,
                        const struct snib__request *request, snib__time now)
 {

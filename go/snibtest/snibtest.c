@@ -4791,9 +4791,10 @@ SNIB_API int snib_lock_force_release_submit(snib_lock *lock, snib_queue *queue, 
 
 enum snib_state {
     SNIB_HOLD_VALID = 0,   /* safe */
-    SNIB_HOLD_AT_RISK = 1, /* still safe, but renewal is overdue, the connection is down, or the server's
-                              clock has jumped since the lease began; of a lock of several clients: fewer
-                              members than it needs are free of such a doubt */
+    SNIB_HOLD_AT_RISK = 1, /* still safe, but renewal is overdue, the connection is down, a server that was
+                              restarted or took over has not confirmed it yet, or the server's clock has
+                              jumped since the lease began; of a lock of several clients: fewer members than
+                              it needs are free of such a doubt */
     SNIB_HOLD_LOST = 2,    /* no longer safe; this is final */
     SNIB_HOLD_RELEASED = 3 /* released by the program */
 };

@@ -6,8 +6,8 @@ MUTANTS = [
     Mutant(
         "a name moves and nobody connects to its new node",
         "engine/move.c",
-        "if (used && !snib__outer_is(gate) && !snib__node_ready(node))",
-        "if (used && snib__outer_is(gate))",
+        "if (used && !snib__node_ready(node))",
+        "if (used && now == 0)",
         "sim/topology",
     ),
     Mutant(
