@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "04c6156232db689d"
+#define SNIB_BUILD_ID "febf41120878a43b"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -29514,6 +29514,8 @@ static void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, sn
  * answer is missing may have begun another lease, and a replica may know only a longer lease from before. */
 static snib__time snib__release_end(const struct snib__engine *e, const struct snib__hold *hold)
 {
+    if (hold->deadline == SNIB__NEVER) /* it has no lease, and would be held for ever */
+        return SNIB__NEVER;
     bool begun = hold->lease_ms == 0 || hold->exact; /* by a renewal, or as its fixed lease */
     snib__time lease = snib__hold_lease(e, hold), slack = lease / 40 + 4 * SNIB__MARGIN;
     if (begun)

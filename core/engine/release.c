@@ -154,6 +154,8 @@ void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__tim
  * answer is missing may have begun another lease, and a replica may know only a longer lease from before. */
 snib__time snib__release_end(const struct snib__engine *e, const struct snib__hold *hold)
 {
+    if (hold->deadline == SNIB__NEVER) /* it has no lease, and would be held for ever */
+        return SNIB__NEVER;
     bool begun = hold->lease_ms == 0 || hold->exact; /* by a renewal, or as its fixed lease */
     snib__time lease = snib__hold_lease(e, hold), slack = lease / 40 + 4 * SNIB__MARGIN;
     if (begun)

@@ -71,6 +71,17 @@ static void at_risk_after_a_restart(void **state)
     }
 }
 
+/* Permits of a semaphore have no lease that could make their release needless. */
+static void permits_for_ever(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    struct snib__hold *hold = granted(engine, gate(engine, SNIB_SEMAPHORE, "s"), &renewed);
+    assert_true(hold->deadline == SNIB__NEVER);
+    assert_false(snib__release_lapsed(engine, hold, now + 100 * 86400 * SECOND));
+    snib__engine_free(engine);
+}
+
 /* A hold that is handed over within the process has the limit of its new owner. */
 static void max_hold_after_a_hand_over(void **state)
 {
@@ -658,6 +669,7 @@ int main(void)
         cmocka_unit_test(safe_until),
         cmocka_unit_test(at_risk),
         cmocka_unit_test(at_risk_after_a_restart),
+        cmocka_unit_test(permits_for_ever),
         cmocka_unit_test(max_hold_after_a_hand_over),
         cmocka_unit_test(late_grant),
         cmocka_unit_test(owner_that_waits_for_itself),
