@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "febf41120878a43b"
+#define SNIB_BUILD_ID "841e19cf8ad3f50d"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -29545,7 +29545,8 @@ static void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *h
     struct snib__hold *rest = gone ? NULL : snib__hold_again(e, hold);
     if (known && !none)
         snib__given_done(e, hold, now);
-    hold->count = 0;
+    if (gone || rest)
+        hold->count = 0; /* otherwise, without memory, this is done when the hold is freed */
     if (!rest)
         return;
     rest->acquired_at = 0;

@@ -185,7 +185,8 @@ void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, sn
     struct snib__hold *rest = gone ? NULL : snib__hold_again(e, hold);
     if (known && !none)
         snib__given_done(e, hold, now);
-    hold->count = 0;
+    if (gone || rest)
+        hold->count = 0; /* otherwise, without memory, this is done when the hold is freed */
     if (!rest)
         return;
     rest->acquired_at = 0;

@@ -48,6 +48,33 @@ static void hand_over_becomes_release(void **state)
     snib__engine_free(engine);
 }
 
+/* A lost hold that the server may still have, and no memory to release it: that is done when the program frees it. */
+static void lost_hold_is_released_later(void **state)
+{
+    (void)state;
+    const struct snib__acquire limited = {.wait = SNIB__NEVER, .max_hold = 5 * SECOND};
+    struct snib__engine *engine = begin();
+    struct snib__hold *hold = granted(engine, gate(engine, SNIB_MUTEX, "m"), &limited);
+    int32_t code;
+    now += 5 * SECOND;
+    snib__engine_tick(engine, now);
+    struct snib__hold *unused = engine->free_holds[0];
+    engine->free_holds[0] = NULL;
+    ledger_refuse(1);
+    assert_null(snib__engine_release(engine, hold, now, &code));
+    ledger_refuse(0);
+    assert_int_equal(code, SNIB_LOST);
+    assert_int_equal(on_the_way(engine), 0);
+    engine->free_holds[0] = unused;
+    snib__hold_drop(engine, hold, now);
+    answer_own(engine);
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RELEASE);
+    answer(engine, ":1\r\n");
+    assert_int_equal(on_the_way(engine), 0);
+    assert_true(snib__engine_quiet(engine));
+    snib__engine_free(engine);
+}
+
 /* What the server does with the requests that it gets. */
 static void serve_all(struct snib__engine *engine, uint32_t *releases)
 {
@@ -339,6 +366,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hand_over_becomes_release),
+        cmocka_unit_test(lost_hold_is_released_later),
         cmocka_unit_test(hand_over_cannot_be_repeated),
         cmocka_unit_test(question_ends),
         cmocka_unit_test(reply_has_no_room),
