@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "841e19cf8ad3f50d"
+#define SNIB_BUILD_ID "a905d95696b90716"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -16305,6 +16305,8 @@ static void snib__place_message(struct snib__engine *e, struct snib__gate *gate,
                          snib__time now);
 static void snib__place_own_channel(struct snib__engine *e, struct snib__gate *gate, uint64_t number,
                              const char *what, snib__time now);
+/* The waiter has a channel of its own, and has not left it. */
+static bool snib__place_listens(const struct snib__gate *gate, uint64_t number);
 static void snib__place_relisten(struct snib__engine *e, struct snib__gate *gate);
 static void snib__place_left(struct snib__engine *e, struct snib__hold *hold);
 static bool snib__place_keeps(const struct snib__hold *hold); /* its attempts also keep its place */
@@ -22893,20 +22895,30 @@ static bool chan_grants(const struct snib__chan *chan)
     return chan->waitqs && chan->waitqs->gate->kind->discipline == SNIB__QUEUED;
 }
 
-/* A fair waiter's own channel is the process's channel, a colon and the waiter's number. */
-static bool chan_own(struct snib__engine *e, const char *what, const char *channel, uint32_t n,
-                     snib__time now)
+/* A fair waiter's own channel is the process's channel, a colon and the waiter's number.  NULL: it is none. */
+static struct snib__gate *chan_owner(struct snib__engine *e, const char *channel, uint32_t n,
+                                     uint64_t *out_number)
 {
     uint32_t at = n;
     while (at > 0 && channel[at - 1] >= '0' && channel[at - 1] <= '9')
         at--;
     if (at == n || at == 0 || channel[at - 1] != ':')
-        return false;
-    struct snib__chan *chan = chan_find(e, channel, at - 1);
+        return NULL;
+    const struct snib__chan *chan = chan_find(e, channel, at - 1);
     if (!chan || !chan_grants(chan))
-        return false;
-    snib__place_own_channel(e, chan->waitqs->gate, strtoull(channel + at, NULL, 10), what, now);
-    return true;
+        return NULL;
+    *out_number = strtoull(channel + at, NULL, 10);
+    return chan->waitqs->gate;
+}
+
+static bool chan_own(struct snib__engine *e, const char *what, const char *channel, uint32_t n,
+                     snib__time now)
+{
+    uint64_t number;
+    struct snib__gate *gate = chan_owner(e, channel, n, &number);
+    if (gate)
+        snib__place_own_channel(e, gate, number, what, now);
+    return gate != NULL;
 }
 
 /* A sharded channel belongs to another node, or to none at present: subscribe
@@ -22938,9 +22950,13 @@ static bool chan_unasked(struct snib__engine *e, const struct snib__link *link, 
 {
     if (strcmp(word, "sunsubscribe") != 0 || n < 3 || reply[2].type != SNIB__RESP_STRING)
         return false;
-    const struct snib__chan *chan =
-        chan_find(e, snib__resp_text(link->conn.resp, &reply[2]), reply[2].count);
-    return chan && chan->node == link->node && chan->state == SNIB__CHAN_ON;
+    const char *channel = snib__resp_text(link->conn.resp, &reply[2]);
+    const struct snib__chan *chan = chan_find(e, channel, reply[2].count);
+    if (chan)
+        return chan->node == link->node && chan->state == SNIB__CHAN_ON;
+    uint64_t number;
+    const struct snib__gate *gate = chan_owner(e, channel, reply[2].count, &number);
+    return gate && snib__place_listens(gate, number);
 }
 
 static void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
@@ -29176,6 +29192,12 @@ static struct snib__hold *place_find(const struct snib__gate *gate, uint64_t num
     while (hold && hold->number != number)
         hold = hold->peer_next;
     return hold;
+}
+
+static bool snib__place_listens(const struct snib__gate *gate, uint64_t number)
+{
+    const struct snib__hold *hold = place_find(gate, number);
+    return hold && (hold->flags & SNIB__LISTENS);
 }
 
 /* A grant has been heard of.  Take it, ask if it is an old one, or keep it until the reply in

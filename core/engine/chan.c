@@ -400,20 +400,30 @@ static bool chan_grants(const struct snib__chan *chan)
     return chan->waitqs && chan->waitqs->gate->kind->discipline == SNIB__QUEUED;
 }
 
-/* A fair waiter's own channel is the process's channel, a colon and the waiter's number. */
-static bool chan_own(struct snib__engine *e, const char *what, const char *channel, uint32_t n,
-                     snib__time now)
+/* A fair waiter's own channel is the process's channel, a colon and the waiter's number.  NULL: it is none. */
+static struct snib__gate *chan_owner(struct snib__engine *e, const char *channel, uint32_t n,
+                                     uint64_t *out_number)
 {
     uint32_t at = n;
     while (at > 0 && channel[at - 1] >= '0' && channel[at - 1] <= '9')
         at--;
     if (at == n || at == 0 || channel[at - 1] != ':')
-        return false;
-    struct snib__chan *chan = chan_find(e, channel, at - 1);
+        return NULL;
+    const struct snib__chan *chan = chan_find(e, channel, at - 1);
     if (!chan || !chan_grants(chan))
-        return false;
-    snib__place_own_channel(e, chan->waitqs->gate, strtoull(channel + at, NULL, 10), what, now);
-    return true;
+        return NULL;
+    *out_number = strtoull(channel + at, NULL, 10);
+    return chan->waitqs->gate;
+}
+
+static bool chan_own(struct snib__engine *e, const char *what, const char *channel, uint32_t n,
+                     snib__time now)
+{
+    uint64_t number;
+    struct snib__gate *gate = chan_owner(e, channel, n, &number);
+    if (gate)
+        snib__place_own_channel(e, gate, number, what, now);
+    return gate != NULL;
 }
 
 /* A sharded channel belongs to another node, or to none at present: subscribe
@@ -445,9 +455,13 @@ static bool chan_unasked(struct snib__engine *e, const struct snib__link *link, 
 {
     if (strcmp(word, "sunsubscribe") != 0 || n < 3 || reply[2].type != SNIB__RESP_STRING)
         return false;
-    const struct snib__chan *chan =
-        chan_find(e, snib__resp_text(link->conn.resp, &reply[2]), reply[2].count);
-    return chan && chan->node == link->node && chan->state == SNIB__CHAN_ON;
+    const char *channel = snib__resp_text(link->conn.resp, &reply[2]);
+    const struct snib__chan *chan = chan_find(e, channel, reply[2].count);
+    if (chan)
+        return chan->node == link->node && chan->state == SNIB__CHAN_ON;
+    uint64_t number;
+    const struct snib__gate *gate = chan_owner(e, channel, reply[2].count, &number);
+    return gate && snib__place_listens(gate, number);
 }
 
 void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,

@@ -334,6 +334,8 @@ void snib__place_message(struct snib__engine *e, struct snib__gate *gate, const 
                          snib__time now);
 void snib__place_own_channel(struct snib__engine *e, struct snib__gate *gate, uint64_t number,
                              const char *what, snib__time now);
+/* The waiter has a channel of its own, and has not left it. */
+bool snib__place_listens(const struct snib__gate *gate, uint64_t number);
 void snib__place_relisten(struct snib__engine *e, struct snib__gate *gate);
 void snib__place_left(struct snib__engine *e, struct snib__hold *hold);
 bool snib__place_keeps(const struct snib__hold *hold); /* its attempts also keep its place */

@@ -163,6 +163,12 @@ static struct snib__hold *place_find(const struct snib__gate *gate, uint64_t num
     return hold;
 }
 
+bool snib__place_listens(const struct snib__gate *gate, uint64_t number)
+{
+    const struct snib__hold *hold = place_find(gate, number);
+    return hold && (hold->flags & SNIB__LISTENS);
+}
+
 /* A grant has been heard of.  Take it, ask if it is an old one, or keep it until the reply in
  * flight tells whether it was made before or after. */
 static void place_heard(struct snib__engine *e, struct snib__hold *hold, snib__time known,

@@ -184,6 +184,35 @@ static void unasked_end_of_a_subscription_answers_nothing(void **state)
     snib__engine_free(engine);
 }
 
+/* The same of a fair waiter's own channel, to which it listens behind a client of Redisson. */
+static void unasked_end_of_a_waiters_own_channel(void **state)
+{
+    (void)state;
+    char own[SNIB__CHANNEL_MAX], ended[SNIB__CHANNEL_MAX + 64];
+    struct snib__engine *engine = begin_cluster("a:0-16383");
+    engine->config.publish = SNIB_PUBLISH_SHARDED;
+    peers[0].says = "*3\r\n:5000\r\n:1\r\n:1000";
+    peers[0].times = -1;
+    struct snib__gate *fair = gate(engine, SNIB_FAIR, "bar");
+    const struct snib__op *op = acquire(engine, fair, 0);
+    pass(engine, now + 100 * SNIB__MS);
+    assert_true(op->hold->flags & SNIB__LISTENS);
+    struct snib__link *ear = &fair->node->links[SNIB__PUBSUB];
+    assert_int_equal(ear->owed, 0);
+    size_t n = fair->kind->channel(own, engine, fair, 0);
+    n += (size_t)sprintf(own + n, ":%d", (int)op->hold->number);
+    sprintf(ended, "*3\r\n$12\r\nsunsubscribe\r\n$%zu\r\n%.*s\r\n:0\r\n", n, (int)n, own);
+    peers[0].mute = true;
+    assert_int_equal(snib__chan_say(fair->node, "PING", NULL, 0), 0);
+    ear->ping_in = ear->owed;
+    snib__engine_input(engine, ear, ended, strlen(ended), now);
+    assert_int_equal(ear->owed, 1);
+    snib__engine_input(engine, ear, "+PONG\r\n", 7, now);
+    assert_int_equal(ear->owed, 0);
+    assert_false(ear->soiled);
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -193,6 +222,7 @@ int main(void)
         cmocka_unit_test(silent_node_is_not_asked),
         cmocka_unit_test(seed_is_left_without_a_warning),
         cmocka_unit_test(unasked_end_of_a_subscription_answers_nothing),
+        cmocka_unit_test(unasked_end_of_a_waiters_own_channel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
