@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "a905d95696b90716"
+#define SNIB_BUILD_ID "742fc0d2b0006840"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -23038,7 +23038,8 @@ static int64_t clock_explained(snib__time since, snib__time received)
     return (int64_t)((received - since) / 100 + SNIB__MARGIN);
 }
 
-/* How much less a bound says by its age: a little more than the rates of the clocks explain, so that none is kept for long. */
+/* How much less a bound says by its age: a little more than the rates of the clocks explain, so that
+ * none is kept for long. */
 static int64_t clock_aged(snib__time since, snib__time received)
 {
     return (int64_t)((received - since) / 80);
@@ -23053,7 +23054,8 @@ static int64_t snib__clock_sample(struct snib__clock *clock, uint64_t server_ns,
         moved = least;
     else if (clock->known && most < -clock_explained(clock->low_sent, received))
         moved = most;
-    /* A slow reply says little: the next one is compared with the earlier knowledge, until that says less by its age. */
+    /* A slow reply says little: the next one is compared with the earlier knowledge, until that says
+     * less by its age. */
     bool anew = !clock->known || moved || high - low <= (int64_t)SNIB__MARGIN;
     if (anew || low >= clock->low - clock_aged(clock->low_sent, received)) {
         clock->low = low;
@@ -25616,8 +25618,8 @@ static struct snib__given *given_place(struct snib__engine *e, snib__time now)
     return given;
 }
 
-/* It stays in the ring: a third server may be further behind than the second.  A later read with the same number would be
- * released with this one; its own release will do. */
+/* It stays in the ring: a third server may be further behind than the second.  A later read with the
+ * same number would be released with this one; its own release will do. */
 static void given_again(struct snib__engine *e, struct snib__given *given, snib__time now)
 {
     struct snib__hold past = {.gate = given->gate,
@@ -25651,8 +25653,9 @@ static void given_visit(struct snib__engine *e, struct snib__given *given, snib_
         given_again(e, given, now);
 }
 
-/* A failover that has lost a fair hold, or a restart with the data of a second ago, may have brought back the place that it
- * was granted, and the very server that does not have the hold may grant it again. */
+/* A failover that has lost a fair hold, or a restart with the data of a second ago, may have brought
+ * back the place that it was granted, and the very server that does not have the hold may grant it
+ * again. */
 static bool given_may_return(const struct snib__hold *hold)
 {
     return hold->gate->kind->discipline == SNIB__QUEUED;
@@ -25898,8 +25901,9 @@ static int hold_missing(const struct snib__hold *hold, snib__time now)
     return hold->flags & SNIB__INHERITED ? SNIB_REASON_FAILOVER : SNIB_REASON_DELETED;
 }
 
-/* Why a hold is lost that the server was asked about and does not have.  taken: the name is another owner's there.  If the
- * server took over from the one that granted the hold, that is the reason, whoever has the lock since. */
+/* Why a hold is lost that the server was asked about and does not have.  taken: the name is another
+ * owner's there.  If the server took over from the one that granted the hold, that is the reason,
+ * whoever has the lock since. */
 static int snib__hold_denied(const struct snib__hold *hold, bool taken)
 {
     return hold->flags & SNIB__INHERITED ? SNIB_REASON_FAILOVER

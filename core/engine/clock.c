@@ -27,7 +27,8 @@ static int64_t clock_explained(snib__time since, snib__time received)
     return (int64_t)((received - since) / 100 + SNIB__MARGIN);
 }
 
-/* How much less a bound says by its age: a little more than the rates of the clocks explain, so that none is kept for long. */
+/* How much less a bound says by its age: a little more than the rates of the clocks explain, so that
+ * none is kept for long. */
 static int64_t clock_aged(snib__time since, snib__time received)
 {
     return (int64_t)((received - since) / 80);
@@ -42,7 +43,8 @@ int64_t snib__clock_sample(struct snib__clock *clock, uint64_t server_ns, snib__
         moved = least;
     else if (clock->known && most < -clock_explained(clock->low_sent, received))
         moved = most;
-    /* A slow reply says little: the next one is compared with the earlier knowledge, until that says less by its age. */
+    /* A slow reply says little: the next one is compared with the earlier knowledge, until that says
+     * less by its age. */
     bool anew = !clock->known || moved || high - low <= (int64_t)SNIB__MARGIN;
     if (anew || low >= clock->low - clock_aged(clock->low_sent, received)) {
         clock->low = low;

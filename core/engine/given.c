@@ -86,8 +86,8 @@ static struct snib__given *given_place(struct snib__engine *e, snib__time now)
     return given;
 }
 
-/* It stays in the ring: a third server may be further behind than the second.  A later read with the same number would be
- * released with this one; its own release will do. */
+/* It stays in the ring: a third server may be further behind than the second.  A later read with the
+ * same number would be released with this one; its own release will do. */
 static void given_again(struct snib__engine *e, struct snib__given *given, snib__time now)
 {
     struct snib__hold past = {.gate = given->gate,
@@ -140,8 +140,9 @@ bool snib__given_waits(const struct snib__engine *e, const struct snib__node *no
     return false;
 }
 
-/* A failover that has lost a fair hold, or a restart with the data of a second ago, may have brought back the place that it
- * was granted, and the very server that does not have the hold may grant it again. */
+/* A failover that has lost a fair hold, or a restart with the data of a second ago, may have brought
+ * back the place that it was granted, and the very server that does not have the hold may grant it
+ * again. */
 static bool given_may_return(const struct snib__hold *hold)
 {
     return hold->gate->kind->discipline == SNIB__QUEUED;

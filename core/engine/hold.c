@@ -161,8 +161,9 @@ static int hold_missing(const struct snib__hold *hold, snib__time now)
     return hold->flags & SNIB__INHERITED ? SNIB_REASON_FAILOVER : SNIB_REASON_DELETED;
 }
 
-/* Why a hold is lost that the server was asked about and does not have.  taken: the name is another owner's there.  If the
- * server took over from the one that granted the hold, that is the reason, whoever has the lock since. */
+/* Why a hold is lost that the server was asked about and does not have.  taken: the name is another
+ * owner's there.  If the server took over from the one that granted the hold, that is the reason,
+ * whoever has the lock since. */
 int snib__hold_denied(const struct snib__hold *hold, bool taken)
 {
     return hold->flags & SNIB__INHERITED ? SNIB_REASON_FAILOVER
