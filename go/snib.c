@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "742fc0d2b0006840"
+#define SNIB_BUILD_ID "41a4dc5054b1cc3f"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -16061,7 +16061,7 @@ static bool snib__node_ready(const struct snib__node *node);
 static bool snib__node_listens(const struct snib__node *node); /* its pub/sub link is ready */
 static bool snib__node_silent(const struct snib__engine *e, const struct snib__node *node, snib__time now);
 static void snib__node_want(struct snib__engine *e, struct snib__node *node, snib__time now);
-static bool snib__node_needed(const struct snib__engine *e, const struct snib__node *node);
+static bool snib__node_needed(const struct snib__engine *e, const struct snib__node *node, snib__time now);
 static snib__time snib__node_reply_timeout(const struct snib__engine *e, const struct snib__node *node);
 static void snib__node_fail_ops(struct snib__engine *e, const struct snib__node *node, snib__time now);
 static void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib__time now);
@@ -16172,6 +16172,8 @@ static void snib__given_lost(struct snib__engine *e, const struct snib__hold *ho
 static void snib__given_done(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
 /* A node became another server, or names moved. */
 static void snib__given_redo(struct snib__engine *e, snib__time now);
+/* Whether the node has to be told of one, once it is connected. */
+static bool snib__given_waits(const struct snib__engine *e, const struct snib__node *node, snib__time now);
 /* A repeated release has a reply, or no longer needs one. */
 static void snib__given_told(struct snib__engine *e, snib__time now);
 static void snib__given_end(struct snib__engine *e);
@@ -25640,17 +25642,36 @@ static void given_again(struct snib__engine *e, struct snib__given *given, snib_
     snib__gate_release(e, again, now);
 }
 
-/* Release it where another server serves its name since, or the same one again, once that is connected. */
+/* Whether another server serves its name since, or the same one again, and has to be told. */
+static bool given_is_due(const struct snib__engine *e, const struct snib__given *given)
+{
+    const struct snib__node *node = given->gate->node;
+    bool same = node == given->node && (node->identity & GIVEN_IDENTITY) == given->identity &&
+                !snib__gate_moved(e, given->gate, given->told_at);
+    return !same && !given->kept;
+}
+
+/* Tell that server, once it is connected; nothing else may need it. */
 static void given_visit(struct snib__engine *e, struct snib__given *given, snib__time now)
 {
-    const struct snib__node *node = given->gate ? given->gate->node : NULL;
-    bool same = node && node == given->node &&
-                (node->identity & GIVEN_IDENTITY) == given->identity &&
-                !snib__gate_moved(e, given->gate, given->told_at);
+    struct snib__node *node = given->gate ? given->gate->node : NULL;
     if (node && now >= given->until)
         given_forget(e, given);
-    else if (node && !same && !given->kept && snib__node_ready(node))
+    else if (node && given_is_due(e, given) && snib__node_ready(node))
         given_again(e, given, now);
+    else if (node && given_is_due(e, given) && !e->closed)
+        snib__node_want(e, node, now);
+}
+
+static bool snib__given_waits(const struct snib__engine *e, const struct snib__node *node, snib__time now)
+{
+    for (uint32_t i = 0; i < e->given_size && !e->closed; i++) {
+        const struct snib__given *given = &e->given[i];
+        if (given->gate && given->gate->node == node && now < given->until &&
+            given_is_due(e, given))
+            return true;
+    }
+    return false;
 }
 
 /* A failover that has lost a fair hold, or a restart with the data of a second ago, may have brought
@@ -26962,7 +26983,7 @@ static void snib__engine_link_down(struct snib__engine *e, struct snib__link *li
         link->wanted = server && snib__chan_needed(e, link->node);
     } else {
         snib__node_link_down(e, link, oldest, was_ready, code, os_error, now);
-        link->wanted = server && snib__node_needed(e, link->node);
+        link->wanted = server && snib__node_needed(e, link->node, now);
         if (!link->wanted)
             link->node->down_since = link->node->dull_since = SNIB__NEVER;
     }
@@ -27772,9 +27793,9 @@ static bool node_serves(const struct snib__engine *e, const struct snib__node *n
     return false;
 }
 
-static bool snib__node_needed(const struct snib__engine *e, const struct snib__node *node)
+static bool snib__node_needed(const struct snib__engine *e, const struct snib__node *node, snib__time now)
 {
-    if (node->todo_n > 0 || snib__durable_pending(node))
+    if (node->todo_n > 0 || snib__durable_pending(node) || snib__given_waits(e, node, now))
         return true;
     return e->slots ? node_serves(e, node) : snib__engine_busy(e);
 }
@@ -27829,8 +27850,8 @@ static void node_tell_failure(struct snib__engine *e, struct snib__node *node,
 
 /* ---- what a former server says ---- */
 
-/* In a cluster.  ASK brings a request to a node that serves the name only later, or never.  What is sent once stays as it
- * was answered. */
+/* In a cluster.  ASK brings a request to a node that serves the name only later, or never; if it serves the name meanwhile,
+ * another server may have done so between.  What is sent once stays as it was answered. */
 static bool snib__node_is_former(const struct snib__engine *e, const struct snib__link *link,
                           const struct snib__request *request)
 {
@@ -27840,7 +27861,7 @@ static bool snib__node_is_former(const struct snib__engine *e, const struct snib
     if (!e->slots || !gate || snib__sent_once(request))
         return false;
     bool moved = snib__gate_moved(e, gate, request->sent_at), elsewhere = gate->node != link->node;
-    return request->asking ? moved && elsewhere : moved || elsewhere;
+    return moved || (elsewhere && !request->asking);
 }
 
 /* What a former server has released, the next one may still have. */
