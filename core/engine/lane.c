@@ -225,13 +225,17 @@ void snib__lane_ready(struct snib__engine *e, struct snib__link *link, snib__tim
         snib__durable_ready(e, link, now);
 }
 
-/* The first lane is ready: lanes to another process than its own are useless. */
+/* The first lane is ready: lanes to another process than its own are useless.  So are those from before its process was
+ * demoted and promoted again: what is still answered there may be what it did before, and has forgotten. */
 void snib__lane_first_ready(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     node->alone = false;
     for (uint32_t i = 1; i <= SNIB__LANES_MAX; i++) {
         struct snib__link *link = snib__node_lane(node, i);
-        if (lane_ready(link) && strcmp(link->conn.run_id, node->run_id) != 0)
+        bool other = lane_ready(link) && strcmp(link->conn.run_id, node->run_id) != 0;
+        bool before = lane_ready(link) && link->conn.history && node->history &&
+                      link->conn.history != node->history;
+        if (other || before)
             snib__link_close(e, link, SNIB_OK, now);
     }
 }

@@ -23,13 +23,14 @@ static void answer_on(struct snib__engine *engine, struct snib__link *link, cons
                       const char *reply)
 {
     const struct snib__conn *conn = &link->conn;
-    char text[80];
+    char text[160];
     assert_true(conn->ring_count > 0);
     const struct snib__request *request = &conn->ring[conn->ring_head];
     if (request->kind == CONN_LOAD)
         snprintf(text, sizeof text, "$40\r\n%s\r\n", snib__script_texts[request->script].sha1);
     else if (request->kind == CONN_INFO)
-        snprintf(text, sizeof text, "$12\r\nrun_id:%s\r\n\r\n", run_id);
+        snprintf(text, sizeof text, "$%zu\r\nrun_id:%s\r\n%s\r\n", 12 + strlen(server_says), run_id,
+                 server_says);
     else
         snprintf(text, sizeof text, "%s",
                  request->kind == CONN_ID ? ":18\r\n"
@@ -391,6 +392,34 @@ static void kill_is_repeated(void **state)
     assert_int_equal(lane(engine, 1)->conn.kill_id, 0);
     assert_false(two->done);
     snib__engine_free(engine);
+}
+
+/* The process was demoted and promoted again: what it still answers on a lane from before may be what it has forgotten. */
+static void lane_from_before_a_promotion_is_left(void **state)
+{
+    (void)state;
+    static const char *const says[] = {
+        "", "master_replid:8371b4fb1155b71f4a04d3e1bc3e18c4a990aeeb\r\n",
+        "master_replid:8371b4fb1155b71f4a04d3e1bc3e18c4a990aeec\r\n"};
+    for (size_t before = 0; before < COUNT(says); before++)
+        for (size_t after = 0; after < COUNT(says); after++) {
+            const bool left = before && after && before != after;
+            server_says = says[before];
+            struct snib__engine *engine = begin_with_lane();
+            call(engine, "one");
+            const struct snib__op *two = call(engine, "two");
+            assert_ptr_equal(snib__op_link(two), lane(engine, 1));
+            answer_own_on(engine, lane(engine, 1), "abc");
+            server_says = says[after];
+            cut_link(engine);
+            await_connect(engine);
+            connect_link(engine);
+            assert_int_equal(lane(engine, 1)->conn.state == SNIB__CONN_DOWN, left);
+            assert_int_equal(lane(engine, 1)->conn.kill_id, left ? 18 : 0);
+            assert_ptr_equal(snib__op_link(two), lane(engine, left ? 0 : 1));
+            server_says = "";
+            snib__engine_free(engine);
+        }
 }
 
 /* The user may not kill it, or may not know its number: requests left on it may be executed late,
@@ -815,6 +844,7 @@ int main(void)
         cmocka_unit_test(answers_are_about_one_hold),
         cmocka_unit_test(lost_lane_is_killed_before_anything_is_repeated),
         cmocka_unit_test(kill_is_repeated),
+        cmocka_unit_test(lane_from_before_a_promotion_is_left),
         cmocka_unit_test(lost_lane_that_cannot_be_killed),
         cmocka_unit_test(node_that_is_no_master_is_left_on_all),
         cmocka_unit_test(login_that_a_lane_has_lost_is_its_own),

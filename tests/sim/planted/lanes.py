@@ -160,4 +160,11 @@ MUTANTS = [
     if (request->kind == SNIB__REQ_RENEW)""",
         "unit_lanes",
     ),
+    Mutant(
+        "what a lane answers from before its server was demoted and promoted counts",
+        "engine/lane.c",
+        "if (other || before)",
+        "if (other || (before && !node))",
+        "unit_lanes lane_from_before",
+    ),
 ]
