@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "41a4dc5054b1cc3f"
+#define SNIB_BUILD_ID "ea50c9df3130e50c"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -23165,8 +23165,8 @@ static bool snib__clock_doubts(const struct snib__engine *e, const struct snib__
  *     TRYAGAIN, CLUSTERDOWN, a key that is not local, ASK for a node that is not connected
  *                  no node would: it is resent after a pause (pause.c)
  *
- * The map (map.c) is requested from one node at a time: when there is none yet, after a MOVED,
- * while a node with gates of this client is down, silent or in doubt, and about every ten seconds
+ * The map (map.c) is requested from one node at a time: when there is none yet, after a MOVED until one
+ * agrees with it, while a node with gates of this client is down, silent or in doubt, and about every ten seconds
  * while the client is in use.  Each query goes to another node.  When none is connected, the known
  * nodes, their replicas and the seeds are connected in turn, another one each time.  An idle client
  * asks nothing.
@@ -26615,13 +26615,17 @@ static void snib__lane_ready(struct snib__engine *e, struct snib__link *link, sn
         snib__durable_ready(e, link, now);
 }
 
-/* The first lane is ready: lanes to another process than its own are useless. */
+/* The first lane is ready: lanes to another process than its own are useless.  So are those from before its process was
+ * demoted and promoted again: what is still answered there may be what it did before, and has forgotten. */
 static void snib__lane_first_ready(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     node->alone = false;
     for (uint32_t i = 1; i <= SNIB__LANES_MAX; i++) {
         struct snib__link *link = snib__node_lane(node, i);
-        if (lane_ready(link) && strcmp(link->conn.run_id, node->run_id) != 0)
+        bool other = lane_ready(link) && strcmp(link->conn.run_id, node->run_id) != 0;
+        bool before = lane_ready(link) && link->conn.history && node->history &&
+                      link->conn.history != node->history;
+        if (other || before)
             snib__link_close(e, link, SNIB_OK, now);
     }
 }
@@ -27467,8 +27471,13 @@ static void map_apply(struct snib__engine *e, snib__time now)
         c->member[i].had = c->member[i].slots;
     for (uint32_t slot = 0; slot < SNIB__SLOTS; slot++) {
         uint16_t to = c->draft[slot];
-        if (to == c->owner[slot] || map_is_recent(c, (uint16_t)slot, now))
+        if (to == c->owner[slot])
             continue;
+        if (map_is_recent(c, (uint16_t)slot, now)) {
+            c->wanted =
+                true; /* that node has not heard of it, nor of what else has happened then */
+            continue;
+        }
         changed = true;
         touched[slot / 8] |= (uint8_t)(1u << slot % 8);
         map_give(c, (uint16_t)slot, to);

@@ -7,8 +7,8 @@
  *     TRYAGAIN, CLUSTERDOWN, a key that is not local, ASK for a node that is not connected
  *                  no node would: it is resent after a pause (pause.c)
  *
- * The map (map.c) is requested from one node at a time: when there is none yet, after a MOVED,
- * while a node with gates of this client is down, silent or in doubt, and about every ten seconds
+ * The map (map.c) is requested from one node at a time: when there is none yet, after a MOVED until one
+ * agrees with it, while a node with gates of this client is down, silent or in doubt, and about every ten seconds
  * while the client is in use.  Each query goes to another node.  When none is connected, the known
  * nodes, their replicas and the seeds are connected in turn, another one each time.  An idle client
  * asks nothing.

@@ -222,8 +222,13 @@ static void map_apply(struct snib__engine *e, snib__time now)
         c->member[i].had = c->member[i].slots;
     for (uint32_t slot = 0; slot < SNIB__SLOTS; slot++) {
         uint16_t to = c->draft[slot];
-        if (to == c->owner[slot] || map_is_recent(c, (uint16_t)slot, now))
+        if (to == c->owner[slot])
             continue;
+        if (map_is_recent(c, (uint16_t)slot, now)) {
+            c->wanted =
+                true; /* that node has not heard of it, nor of what else has happened then */
+            continue;
+        }
         changed = true;
         touched[slot / 8] |= (uint8_t)(1u << slot % 8);
         map_give(c, (uint16_t)slot, to);

@@ -154,8 +154,8 @@ MISTAKES = [
     Mistake(
         "whoever has taken a lock has deleted it",
         "engine/watchdog.c",
-        "int reason = lost && reply[at + 1].integer ? SNIB_REASON_TAKEN : SNIB_REASON_DELETED;",
-        "int reason = lost && reply[at + 1].integer > 1 ? SNIB_REASON_TAKEN : SNIB_REASON_DELETED;",
+        "bool taken = lost && reply[at + 1].integer != 0;",
+        "bool taken = lost && reply[at + 1].integer > 1;",
         "scripts",
     ),
     Mistake(

@@ -344,6 +344,13 @@ void check_granted(struct topo_process *process, const struct topo_task *task,
     check_replicas(process, hold);
 }
 
+/* Its master has no replica in step: each WAIT takes as long as it may, and a single try may end behind those of others. */
+static bool waits_in_vain(const struct topo_task *task)
+{
+    int at = topo.shards[topo.names[task->use.name].shard].authority;
+    return topo.durability != 0 && server_acked(at, 0) == 0;
+}
+
 void check_not_granted(struct topo_process *process, const struct topo_task *task, int32_t code)
 {
     bool honest = code == SNIB_BUSY        ? task->once
@@ -351,6 +358,7 @@ void check_not_granted(struct topo_process *process, const struct topo_task *tas
                   : code == SNIB_CANCELLED ? task->cancelled
                   : code == SNIB_EREPLICAS ? topo.durability != 0
                                            : code < 0 && topo.now < topo.stable_at;
+    honest |= code == SNIB_EUNREACHABLE && task->once && waits_in_vain(task);
     honest |= task->doing == TOPO_ASKS && (code == SNIB_OK || topo.now < topo.stable_at);
     if (!honest) {
         topo_fail("%u: task %d ended with %s", process->id, (int)(task - process->tasks),

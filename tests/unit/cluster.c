@@ -55,6 +55,34 @@ static void moved_goes_before_maps(void **state)
     snib__engine_free(engine);
 }
 
+/* After a failover one slot's MOVED is known, and the node that is asked for the map has not heard of it: the next one is asked
+ * a second later, for other slots have moved as well. */
+static void map_that_lags_is_no_answer(void **state)
+{
+    (void)state;
+    char text[64];
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    struct snib__hold *hold = held(engine, "foo");
+    held(engine, "x");
+    held(engine, "bar");
+    moved(text, "x", 'c');
+    peers[1].says = text;
+    peers[1].times = 1;
+    acquire(engine, gate(engine, SNIB_MUTEX, "{x}2"), 0);
+    serve(engine);
+    const int asked = peers[0].asked + peers[1].asked;
+    pass(engine, now + 1100 * SNIB__MS);
+    assert_true(peers[0].asked + peers[1].asked > asked);
+    assert_int_equal(served_by(engine, "x"), 'c');
+    assert_int_equal(served_by(engine, "foo"), 'b');
+    map_of(common, "a:0-8191 c:8192-16383");
+    pass(engine, now + 1200 * SNIB__MS);
+    assert_int_equal(served_by(engine, "foo"), 'c');
+    assert_int_equal(peers[2].renewals, 2); /* it is asked for both */
+    assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
+    snib__engine_free(engine);
+}
+
 /* The name has left the node before that replied: what it says about the slot is older than what is
  * known. */
 static void old_node_is_not_believed(void **state)
@@ -495,6 +523,7 @@ int main(void)
         cmocka_unit_test(fair_hold_of_a_moving_slot),
         cmocka_unit_test(endpoints_have_many_forms),
         cmocka_unit_test(moved_goes_before_maps),
+        cmocka_unit_test(map_that_lags_is_no_answer),
         cmocka_unit_test(old_node_is_not_believed),
         cmocka_unit_test(moved_holds_are_in_order),
         cmocka_unit_test(fixed_lease_is_asked_for),

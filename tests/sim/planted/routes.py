@@ -63,8 +63,8 @@ MUTANTS = [
     Mutant(
         "a map takes back what a MOVED has just told",
         "engine/map.c",
-        "if (to == c->owner[slot] || map_is_recent(c, (uint16_t)slot, now))",
-        "if (to == c->owner[slot])",
+        "if (map_is_recent(c, (uint16_t)slot, now)) {",
+        "if (now == 0 && map_is_recent(c, (uint16_t)slot, now)) {",
         "unit_cluster",
     ),
     Mutant(
@@ -570,5 +570,12 @@ MUTANTS = [
         "bool many = 2 * (unknown + refusals) >= map->n;",
         "bool many = unknown + refusals == map->n;",
         "unit_sentinel",
+    ),
+    Mutant(
+        "a map from a node that has not heard of a MOVED is the last for ten seconds",
+        "engine/map.c",
+        "c->wanted = true;",
+        "",
+        "unit_cluster map_that_lags",
     ),
 ]
