@@ -126,6 +126,18 @@ static bool exit_may_close(struct snib__client *client, int64_t *left)
     return true;
 }
 
+/* Whether all with group locks that are still listed, because they have no TLS, can be entered by those that are closed
+ * now.  On the list, they are not freed. */
+static bool exit_may_enter(int64_t *left)
+{
+    bool all = true;
+    pthread_mutex_lock(&exit_mutex);
+    for (struct snib__client *client = exit_first; client && all; client = client->exit_next)
+        all = !client->grouped || exit_may_close(client, left);
+    pthread_mutex_unlock(&exit_mutex);
+    return all;
+}
+
 /* The clients that can be closed, by exit_prev.  The others keep the reference: they are left as they are, and their
  * leases end.  With one that has group locks, so are all that have: their threads wait for its mutex, or would. */
 static struct snib__client *exit_take_all(bool with_tls, int64_t left)
@@ -142,6 +154,7 @@ static struct snib__client *exit_take_all(bool with_tls, int64_t left)
     }
     if (taken && snib__sys_steps()->busy) /* this thread was interrupted between clients */
         grouped = false;
+    grouped = grouped && (!taken || exit_may_enter(&left));
     for (struct snib__client **at = &taken; (client = *at);) {
         if (client->grouped && !grouped)
             *at = client->exit_prev;
@@ -157,7 +170,8 @@ static void exit_close(bool with_tls)
     if (ms == 0 && !with_tls)
         return;
     snib__time until = snib__now() + (snib__time)ms * SNIB__MS;
-    struct snib__client *client, *begun = exit_take_all(with_tls, ms > 0 ? ms : EXIT_MS);
+    /* Those that cannot be closed take at most half of the time from the others. */
+    struct snib__client *client, *begun = exit_take_all(with_tls, (ms > 0 ? ms : EXIT_MS) / 2);
     for (client = begun; client && ms > 0; client = client->exit_prev)
         snib__client_close_begin(client); /* first send all releases, then wait */
     while ((client = begun)) {

@@ -46,6 +46,19 @@ void __wrap_snib__driver_stop(struct snib__driver *driver)
         snib__park(&stopping, 1, SNIB__NEVER);
 }
 
+bool __real_snib__client_close_end(struct snib__client *client, snib__time until);
+bool __wrap_snib__client_close_end(struct snib__client *client, snib__time until);
+
+static bool times_close;
+
+/* The process ends at once: with 0 if there is time for answers. */
+bool __wrap_snib__client_close_end(struct snib__client *client, snib__time until)
+{
+    if (times_close)
+        _exit(snib__now() < until ? 0 : 1);
+    return __real_snib__client_close_end(client, until);
+}
+
 enum { CLIENTS = 3 };
 
 static const int orders[][CLIENTS] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
@@ -168,10 +181,9 @@ static void exits_inside(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* The same with clients that have a lock in common, whose close would enter the one that cannot be closed. */
-static void exits_inside_a_group(void **state)
+/* The same with clients that have a lock in common, whose close would enter the one that cannot be closed: the last. */
+static void expect_exit_inside_a_group(const char *const urls[CLIENTS])
 {
-    (void)state;
     int status;
     pid_t pid = fork();
     assert_true(pid >= 0);
@@ -182,7 +194,6 @@ static void exits_inside_a_group(void **state)
         int32_t code;
         alarm(60); /* a hang ends as SIGALRM */
         for (int i = 0; i < CLIENTS; i++) {
-            const char *urls[CLIENTS] = {"unix:///nowhere", "unix:///no/where", "unix:///now/here"};
             if (snib_client_open(urls[i], NULL, &clients[i], NULL) != SNIB_OK ||
                 snib_lock_new(clients[i], SNIB_MUTEX, "a", 1, NULL, &locks[i], NULL) != SNIB_OK)
                 _exit(2);
@@ -199,11 +210,52 @@ static void exits_inside_a_group(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+static void exits_inside_a_group(void **state)
+{
+    (void)state;
+    const char *urls[CLIENTS] = {"unix:///nowhere", "unix:///no/where", "unix:///now/here"};
+    expect_exit_inside_a_group(urls);
+}
+
+/* Those with TLS are closed first, because other code has an exit handler that tears OpenSSL down. */
+static void exits_inside_a_group_with_tls(void **state)
+{
+    (void)state;
+    const char *urls[CLIENTS] = {"rediss://127.0.0.1:1", "rediss://127.0.0.1:2", "unix:///nowhere"};
+    assert_int_equal(OPENSSL_init_crypto(OPENSSL_INIT_LOAD_CRYPTO_STRINGS, NULL), 1);
+    expect_exit_inside_a_group(urls);
+}
+
+/* A client that cannot be closed leaves time to the others, whose releases are to be confirmed. */
+static void exits_inside_with_time_left(void **state)
+{
+    (void)state;
+    int status;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        snib_client *handle, *other;
+        int32_t code;
+        alarm(60); /* a hang ends as SIGALRM */
+        if (snib_set_exit_timeout(2000, NULL) != SNIB_OK ||
+            snib_client_open("unix:///nowhere", NULL, &other, NULL) != SNIB_OK ||
+            snib_client_open("unix:///nowhere", NULL, &handle, NULL) != SNIB_OK)
+            _exit(2);
+        snib__driver_enter(&snib__client_enter(handle, NULL, &code)->driver);
+        times_close = true;
+        exit(2);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(leaving_in_any_order), cmocka_unit_test(leaving_at_the_exit),
         cmocka_unit_test(closing_at_the_exit), cmocka_unit_test(exits_inside),
-        cmocka_unit_test(exits_inside_a_group)};
+        cmocka_unit_test(exits_inside_a_group), cmocka_unit_test(exits_inside_a_group_with_tls),
+        cmocka_unit_test(exits_inside_with_time_left)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -234,6 +234,20 @@ MUTANTS = [
         "unit/exit exits_inside_a_group",
     ),
     Mutant(
+        "the end of OpenSSL enters a client without TLS that it cannot enter, for a lock in common",
+        "api/exit.c",
+        "grouped = grouped && (!taken || exit_may_enter(&left));",
+        "grouped = grouped && (!taken || exit_may_enter(&left) || grouped);",
+        "unit/exit exits_inside_a_group_with_tls",
+    ),
+    Mutant(
+        "a client that cannot be closed uses up the time of an exit",
+        "api/exit.c",
+        "(ms > 0 ? ms : EXIT_MS) / 2);",
+        "ms > 0 ? ms : EXIT_MS);",
+        "unit/exit exits_inside_with_time_left",
+    ),
+    Mutant(
         "a client that goes takes those behind it off the list",
         "api/exit.c",
         "client->exit_prev->exit_next = client->exit_next;",
