@@ -308,7 +308,7 @@ static bool watchdog_has_fixed(const struct snib__hold *hold)
            hold->deadline != SNIB__NEVER;
 }
 
-static void watchdog_ask_later(struct snib__hold *hold, snib__time at)
+void snib__watchdog_ask_later(struct snib__hold *hold, snib__time at)
 {
     struct snib__node *node = hold->gate->node;
     if (at < node->ask_at)
@@ -321,7 +321,7 @@ void snib__watchdog_fixed(struct snib__hold *hold, snib__time sent_at, snib__tim
 {
     if (sent_at < hold->gate->node->moved_at && watchdog_has_fixed(hold)) {
         hold->unsure = true;
-        watchdog_ask_later(hold, now);
+        snib__watchdog_ask_later(hold, now);
     }
 }
 
@@ -333,7 +333,7 @@ void snib__watchdog_assured(struct snib__hold *hold, int64_t lease_ms, snib__tim
     bool fixed = watchdog_has_fixed(hold) && !(hold->flags & SNIB__FIRST);
     snib__time lease = (snib__time)lease_ms * SNIB__MS;
     if (fixed && lease > 0 && snib__lease_end(sent_at, lease) < hold->deadline) {
-        watchdog_ask_later(hold, now);
+        snib__watchdog_ask_later(hold, now);
         return;
     }
     hold->flags &= (uint16_t)~SNIB__INHERITED;
@@ -355,7 +355,7 @@ static void watchdog_ask(struct snib__engine *e, struct snib__node *node, snib__
                 if (snib__watchdog_single(e, hold, 0, now) == 0)
                     hold->flags |= SNIB__ASKED;
                 else
-                    watchdog_ask_later(hold, now + WATCHDOG_PAUSE);
+                    snib__watchdog_ask_later(hold, now + WATCHDOG_PAUSE);
             }
 }
 
@@ -378,7 +378,7 @@ static void watchdog_untold(struct snib__batch *batch, uint32_t i, snib__time ag
         return;
     hold->flags &= (uint16_t)~SNIB__ASKED;
     if (watchdog_has_fixed(hold))
-        watchdog_ask_later(hold, again);
+        snib__watchdog_ask_later(hold, again);
 }
 
 /* The batch has told nothing.  again: when to repeat its questions. */
@@ -477,7 +477,7 @@ static bool watchdog_moved(const struct snib__engine *e, const struct snib__batc
     if (batch->node == hold->gate->node && !snib__gate_moved(e, hold->gate, sent_at))
         return false;
     if (watchdog_has_fixed(hold))
-        watchdog_ask_later(hold, now);
+        snib__watchdog_ask_later(hold, now);
     return true;
 }
 

@@ -75,6 +75,36 @@ static void lost_hold_is_released_later(void **state)
     snib__engine_free(engine);
 }
 
+/* A hold that a restarted server has not confirmed gets a lease of its own, and there is no memory to send it: the server is
+ * asked later whether it has the hold, for no renewal will find that out any more. */
+static void lease_of_its_own_is_asked_for_later(void **state)
+{
+    (void)state;
+    const struct snib__acquire how = {.wait = SNIB__NEVER};
+    struct snib__engine *engine = begin();
+    struct snib__hold *hold = granted(engine, gate(engine, SNIB_MUTEX, "m"), &how);
+    now += SECOND;
+    cut_link(engine);
+    server_id = "xyz";
+    await_connect(engine);
+    connect_link(engine);
+    struct snib__batch *unused = engine->free_batches[0];
+    engine->free_batches[0] = NULL;
+    ledger_refuse(1);
+    snib__hold_fix(engine, hold, 20 * SECOND, now);
+    ledger_refuse(0);
+    engine->free_batches[0] = unused;
+    assert_int_equal(on_the_way(engine), 0);
+    assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_AT_RISK);
+    snib__engine_tick(engine, now);
+    answer_own(engine);
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RENEW);
+    answer(engine, "*2\r\n:1\r\n:0\r\n");
+    assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_LOST);
+    server_id = "abc";
+    snib__engine_free(engine);
+}
+
 /* What the server does with the requests that it gets. */
 static void serve_all(struct snib__engine *engine, uint32_t *releases)
 {
@@ -367,6 +397,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hand_over_becomes_release),
         cmocka_unit_test(lost_hold_is_released_later),
+        cmocka_unit_test(lease_of_its_own_is_asked_for_later),
         cmocka_unit_test(hand_over_cannot_be_repeated),
         cmocka_unit_test(question_ends),
         cmocka_unit_test(reply_has_no_room),

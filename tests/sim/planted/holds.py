@@ -20,7 +20,7 @@ MUTANTS = [
     Mutant(
         "a question about a fixed lease is not repeated",
         "engine/watchdog.c",
-        "        watchdog_ask_later(hold, again);",
+        "        snib__watchdog_ask_later(hold, again);",
         "            (void)again;",
         "unit_doubt",
     ),
@@ -514,8 +514,8 @@ MUTANTS = [
     Mutant(
         "a hold that has got a fixed lease is not asked for when its renewal is lost",
         "engine/watchdog.c",
-        "if (watchdog_has_fixed(hold)) watchdog_ask_later(hold, again);",
-        "if (watchdog_has_fixed(hold) && batch->asks) watchdog_ask_later(hold, again);",
+        "if (watchdog_has_fixed(hold)) snib__watchdog_ask_later(hold, again);",
+        "if (watchdog_has_fixed(hold) && batch->asks) snib__watchdog_ask_later(hold, again);",
         "unit_former",
     ),
     Mutant(
@@ -528,8 +528,8 @@ MUTANTS = [
     Mutant(
         "a fixed lease is not asked for where only the former server has confirmed it",
         "engine/watchdog.c",
-        "if (watchdog_has_fixed(hold)) watchdog_ask_later(hold, now); return true;",
-        "if (watchdog_has_fixed(hold) && now == 0) watchdog_ask_later(hold, now); return true;",
+        "if (watchdog_has_fixed(hold)) snib__watchdog_ask_later(hold, now); return true;",
+        "if (watchdog_has_fixed(hold) && now == 0) snib__watchdog_ask_later(hold, now); return true;",
         "unit_former",
     ),
     Mutant(
@@ -538,5 +538,12 @@ MUTANTS = [
         "if (snib__gate_grant(e, next, verdict.token, sent_at, now))",
         "if (snib__gate_grant(e, next, verdict.token, now, now))",
         "sim/walk",
+    ),
+    Mutant(
+        "a lease of its own that could not be sent leaves the doubt about a hold",
+        "engine/hold.c",
+        "snib__watchdog_ask_later(hold, now);",
+        ";",
+        "unit_shortage lease_of_its_own",
     ),
 ]
