@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "8e05d4c1885d9041"
+#define SNIB_BUILD_ID "b24e1f5ab79d7afa"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -947,9 +947,10 @@ SNIB_API int snib_lock_force_release_submit(snib_lock *lock, snib_queue *queue, 
 
 enum snib_state {
     SNIB_HOLD_VALID = 0,   /* safe */
-    SNIB_HOLD_AT_RISK = 1, /* still safe, but renewal is overdue, the connection is down, or the server's
-                              clock has jumped since the lease began; of a lock of several clients: fewer
-                              members than it needs are free of such a doubt */
+    SNIB_HOLD_AT_RISK = 1, /* still safe, but renewal is overdue, the connection is down, a server that was
+                              restarted or took over has not confirmed it yet, or the server's clock has
+                              jumped since the lease began; of a lock of several clients: fewer members than
+                              it needs are free of such a doubt */
     SNIB_HOLD_LOST = 2,    /* no longer safe; this is final */
     SNIB_HOLD_RELEASED = 3 /* released by the program */
 };
@@ -2302,10 +2303,10 @@ static uint32_t snib__engine_relogin(struct snib__engine *engine, const char *us
 static bool snib__engine_take_refusal(struct snib__engine *engine);
 /* No credentials are available for a renewed login. */
 static void snib__engine_no_relogin(struct snib__engine *engine, const char *why);
-/* Overwrite a password repeated by the server.  Call before
- * snib__engine_input(), with its bytes. */
 /* Whether the present connection, or the one that is being made, has answered a request. */
 static bool snib__link_proven(const struct snib__link *link);
+/* Overwrite a password repeated by the server.  Call before
+ * snib__engine_input(), with its bytes. */
 static void snib__link_mask(struct snib__link *link, char *bytes, size_t n);
 /* Call before link_down: a sentence with the reason.  SNIB_ETLS with an os_error may be temporary;
  * without one it is final. */
@@ -2446,8 +2447,8 @@ static struct snib__op *snib__engine_acquire(struct snib__engine *engine, struct
 /* release: *out_code is SNIB_OK without an operation if only a re-entry was undone. */
 static struct snib__op *snib__engine_release(struct snib__engine *engine, struct snib__hold *hold,
                                       snib__time now, int32_t *out_code);
-/* A live hold's lease begins anew.  lease: 0: the client's, renewed.  It ends no earlier than before.  Not for
- * members of groups. */
+/* A live hold's lease begins anew.  lease: 0: the client's, renewed.  It ends no earlier than before.  A member of a
+ * group gets it from its carrier, see snib__extend_only_asks(). */
 static struct snib__op *snib__engine_extend(struct snib__engine *engine, struct snib__hold *hold,
                                      snib__time lease, snib__time now, int32_t *out_code);
 /* An operation done with SNIB_OK, for a promised event where no command was needed. */
@@ -2462,12 +2463,10 @@ static struct snib__op *snib__engine_ping(struct snib__engine *engine, snib__tim
 /* count: the result is op->answer->count. */
 static struct snib__op *snib__engine_count(struct snib__engine *engine, struct snib__gate *gate,
                                     int32_t what, int64_t n, snib__time now, int32_t *out_code);
-/* describe, server, list: the result is op->asked->texts, at most cap
- * bytes, freed with the operation. */
 /* Other lines from now on, with the ownership of config.identity, which was set; at once, if the former ones were told. */
 static void snib__engine_identify(struct snib__engine *engine, const char *lines, snib__time now);
 
-/* Those holds, the oldest first; 0: there are too many locks to look at. */
+/* The oldest holds, at most SNIB__OLDEST_MAX, the oldest first; 0: there are too many locks to look at. */
 static uint32_t snib__engine_oldest(const struct snib__engine *engine, const struct snib__hold **out);
 /* The texts of the client behind an owner, "<uuid>:<number>"; see snib_client_identity(). */
 static struct snib__op *snib__engine_identity(struct snib__engine *engine, const char *owner, size_t n,
@@ -2486,6 +2485,8 @@ static void snib__engine_board(struct snib__engine *engine, const char *notes, s
 /* The board that was asked for, not ended by a NUL, which the caller frees; NULL: nothing new.  Anyone may have written
  * it: the server's time in seconds, then lines of a second at which a note ends, its word and its text. */
 static char *snib__engine_board_read(struct snib__engine *engine, size_t *out_n);
+/* describe, server, list: the result is op->asked->texts, at most cap
+ * bytes, freed with the operation. */
 static struct snib__op *snib__engine_describe(struct snib__engine *engine, const char *name, size_t n,
                                        size_t cap, snib__time now, int32_t *out_code);
 static struct snib__op *snib__engine_server(struct snib__engine *engine, int32_t what, size_t cap,
@@ -2554,8 +2555,7 @@ struct snib__hold {
     uint8_t phase : 3;  /* enum snib__phase */
     uint8_t exact : 1;  /* until its fixed lease is confirmed: it may shorten the server's */
     uint8_t reason : 3; /* enum snib_reason */
-    /* fixed lease: its server, restarted since, has not confirmed it yet; passed: a release of its number has
-     * begun since */
+    /* its server, restarted since, has not confirmed it yet; passed: a release of its number has begun since */
     uint8_t unsure : 1;
     uint8_t replicas : 7; /* durability: so many had the grant when it was made */
     uint8_t extended : 1; /* another lease was asked for */
@@ -15878,12 +15878,11 @@ struct snib__renewals {
     bool alone; /* renew one hold per command, once: a batch got SNIB_EPERM */
 };
 
-/* Bounds on how far the server's clock is ahead of the local one, from a reply to a request sent at
- * `sent`. */
+/* Bounds on how far the server's clock is ahead of the local one, each from the reply to a request. */
 struct snib__clock {
-    int64_t low, high; /* ns */
-    snib__time sent;
-    snib__time next; /* when to ask next */
+    int64_t low, high;              /* ns */
+    snib__time low_sent, high_sent; /* when that request was sent */
+    snib__time next;                /* when to ask next */
     bool known;
     bool refused; /* the server does not answer TIME */
 };
@@ -15913,9 +15912,9 @@ struct snib__node { /* one server */
     snib__time down_since;          /* when the command link went down; SNIB__NEVER if ready */
     snib__time dull_since;          /* the same, but only a reply ends it; SNIB__NEVER */
     snib__time ready_since;
+    struct snib__clock clock;
     snib__time moved_at; /* when the server's clock was found to have moved; 0: never */
     bool moved_back;     /* it was set back */
-    struct snib__clock clock;
     bool ever_ready;
     uint32_t identity; /* changes when another server answers for the node */
     bool failed;       /* a connection failed since it was last ready */
@@ -16322,6 +16321,8 @@ static void snib__place_message(struct snib__engine *e, struct snib__gate *gate,
                          snib__time now);
 static void snib__place_own_channel(struct snib__engine *e, struct snib__gate *gate, uint64_t number,
                              const char *what, snib__time now);
+/* The waiter has a channel of its own, and has not left it. */
+static bool snib__place_listens(const struct snib__gate *gate, uint64_t number);
 static void snib__place_relisten(struct snib__engine *e, struct snib__gate *gate);
 static void snib__place_left(struct snib__engine *e, struct snib__hold *hold);
 static bool snib__place_keeps(const struct snib__hold *hold); /* its attempts also keep its place */
@@ -16393,6 +16394,7 @@ static void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, 
                         snib__time now);
 static void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 static bool snib__hold_gone(const struct snib__hold *hold);
+static int snib__hold_denied(const struct snib__hold *hold, bool taken);
 static void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason, snib__time now);
 static void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 static bool snib__hold_over(struct snib__engine *e, struct snib__hold *hold, snib__time now);
@@ -16413,6 +16415,8 @@ static snib__time snib__watchdog_deadline(const struct snib__engine *e);
 static void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, snib__time sent_at,
                            const struct snib__value *reply, uint32_t n, int32_t error,
                            snib__time now);
+/* A hold with a fixed lease is asked for at that time, if it is in doubt then. */
+static void snib__watchdog_ask_later(struct snib__hold *hold, snib__time at);
 static void snib__watchdog_fixed(struct snib__hold *hold, snib__time sent_at, snib__time now);
 static void snib__watchdog_assured(struct snib__hold *hold, int64_t lease_ms, snib__time sent_at,
                             snib__time now);
@@ -22909,20 +22913,30 @@ static bool chan_grants(const struct snib__chan *chan)
     return chan->waitqs && chan->waitqs->gate->kind->discipline == SNIB__QUEUED;
 }
 
-/* A fair waiter's own channel is the process's channel, a colon and the waiter's number. */
-static bool chan_own(struct snib__engine *e, const char *what, const char *channel, uint32_t n,
-                     snib__time now)
+/* A fair waiter's own channel is the process's channel, a colon and the waiter's number.  NULL: it is none. */
+static struct snib__gate *chan_owner(struct snib__engine *e, const char *channel, uint32_t n,
+                                     uint64_t *out_number)
 {
     uint32_t at = n;
     while (at > 0 && channel[at - 1] >= '0' && channel[at - 1] <= '9')
         at--;
     if (at == n || at == 0 || channel[at - 1] != ':')
-        return false;
-    struct snib__chan *chan = chan_find(e, channel, at - 1);
+        return NULL;
+    const struct snib__chan *chan = chan_find(e, channel, at - 1);
     if (!chan || !chan_grants(chan))
-        return false;
-    snib__place_own_channel(e, chan->waitqs->gate, strtoull(channel + at, NULL, 10), what, now);
-    return true;
+        return NULL;
+    *out_number = strtoull(channel + at, NULL, 10);
+    return chan->waitqs->gate;
+}
+
+static bool chan_own(struct snib__engine *e, const char *what, const char *channel, uint32_t n,
+                     snib__time now)
+{
+    uint64_t number;
+    struct snib__gate *gate = chan_owner(e, channel, n, &number);
+    if (gate)
+        snib__place_own_channel(e, gate, number, what, now);
+    return gate != NULL;
 }
 
 /* A sharded channel belongs to another node, or to none at present: subscribe
@@ -22954,9 +22968,13 @@ static bool chan_unasked(struct snib__engine *e, const struct snib__link *link, 
 {
     if (strcmp(word, "sunsubscribe") != 0 || n < 3 || reply[2].type != SNIB__RESP_STRING)
         return false;
-    const struct snib__chan *chan =
-        chan_find(e, snib__resp_text(link->conn.resp, &reply[2]), reply[2].count);
-    return chan && chan->node == link->node && chan->state == SNIB__CHAN_ON;
+    const char *channel = snib__resp_text(link->conn.resp, &reply[2]);
+    const struct snib__chan *chan = chan_find(e, channel, reply[2].count);
+    if (chan)
+        return chan->node == link->node && chan->state == SNIB__CHAN_ON;
+    uint64_t number;
+    const struct snib__gate *gate = chan_owner(e, channel, reply[2].count, &number);
+    return gate && snib__place_listens(gate, number);
 }
 
 static void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
@@ -23032,24 +23050,40 @@ static snib__time clock_period(const struct snib__engine *e)
     return period > CLOCK_PERIOD_MIN ? period : CLOCK_PERIOD_MIN;
 }
 
+/* How far a bound may have moved without the clock having been set. */
+static int64_t clock_explained(snib__time since, snib__time received)
+{
+    return (int64_t)((received - since) / 100 + SNIB__MARGIN);
+}
+
+/* How much less a bound says by its age: a little more than the rates of the clocks explain, so that
+ * none is kept for long. */
+static int64_t clock_aged(snib__time since, snib__time received)
+{
+    return (int64_t)((received - since) / 80);
+}
+
 static int64_t snib__clock_sample(struct snib__clock *clock, uint64_t server_ns, snib__time sent,
                            snib__time received)
 {
-    struct snib__clock seen = *clock;
-    seen.low = (int64_t)(server_ns - received);
-    seen.high = (int64_t)(server_ns - sent);
-    seen.sent = sent;
-    seen.known = true;
-    int64_t least = seen.low - clock->high, most = seen.high - clock->low, moved = 0;
-    int64_t explained = (int64_t)((received - clock->sent) / 100 + SNIB__MARGIN);
-    if (clock->known && least > explained)
+    int64_t low = (int64_t)(server_ns - received), high = (int64_t)(server_ns - sent), moved = 0;
+    int64_t least = low - clock->high, most = high - clock->low;
+    if (clock->known && least > clock_explained(clock->high_sent, received))
         moved = least;
-    else if (clock->known && most < -explained)
+    else if (clock->known && most < -clock_explained(clock->low_sent, received))
         moved = most;
-    /* A slow reply says little: the next one is compared with the earlier knowledge. */
-    if (!clock->known || moved || seen.high - seen.low <= (int64_t)SNIB__MARGIN ||
-        seen.high - seen.low <= clock->high - clock->low)
-        *clock = seen;
+    /* A slow reply says little: the next one is compared with the earlier knowledge, until that says
+     * less by its age. */
+    bool anew = !clock->known || moved || high - low <= (int64_t)SNIB__MARGIN;
+    if (anew || low >= clock->low - clock_aged(clock->low_sent, received)) {
+        clock->low = low;
+        clock->low_sent = sent;
+    }
+    if (anew || high <= clock->high + clock_aged(clock->high_sent, received)) {
+        clock->high = high;
+        clock->high_sent = sent;
+    }
+    clock->known = true;
     return moved;
 }
 
@@ -23147,8 +23181,8 @@ static bool snib__clock_doubts(const struct snib__engine *e, const struct snib__
  *     TRYAGAIN, CLUSTERDOWN, a key that is not local, ASK for a node that is not connected
  *                  no node would: it is resent after a pause (pause.c)
  *
- * The map (map.c) is requested from one node at a time: when there is none yet, after a MOVED,
- * while a node with gates of this client is down, silent or in doubt, and about every ten seconds
+ * The map (map.c) is requested from one node at a time: when there is none yet, after a MOVED until one
+ * agrees with it, while a node with gates of this client is down, silent or in doubt, and about every ten seconds
  * while the client is in use.  Each query goes to another node.  When none is connected, the known
  * nodes, their replicas and the seeds are connected in turn, another one each time.  An idle client
  * asks nothing.
@@ -24291,7 +24325,7 @@ static void durable_counted(struct snib__engine *e, struct snib__link *link,
 /* WAIT got an error.  UNBLOCKED: the server is no master any more.  Other errors may come
  * again, so the pauses grow; and requests that are resent are not new operations, so they
  * do not shorten the pauses. */
-static void durable_leave(struct snib__engine *e, struct snib__link *link, snib__time now)
+static void durable_reopen(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     link->proven = false;
     snib__link_close(e, link, SNIB_EUNREACHABLE, now);
@@ -24304,7 +24338,7 @@ static void durable_waited(struct snib__engine *e, struct snib__link *link,
     struct snib__durable *d = node->durable;
     bool refused = error == SNIB_EPERM || error == SNIB_ENOTSUP;
     if (!refused && reply->type != SNIB__RESP_INTEGER) {
-        durable_leave(e, link, now);
+        durable_reopen(e, link, now);
         return;
     }
     link->backoff = 0;
@@ -24855,9 +24889,7 @@ static void snib__extend_answer(struct snib__engine *e, struct snib__op *op, sni
         e->stats.renewals++;
         snib__op_done(e, op, SNIB_OK);
     } else if (held && array && n == 3 && reply[1].integer == 1) {
-        int reason = reply[2].integer                ? SNIB_REASON_TAKEN
-                     : hold->flags & SNIB__INHERITED ? SNIB_REASON_FAILOVER
-                                                     : SNIB_REASON_DELETED;
+        int reason = snib__hold_denied(hold, reply[2].integer != 0);
         snib__hold_lose(e, hold, reason, now); /* with the operation */
     } else {
         snib__op_done(e, op, held ? SNIB_EPROTOCOL : SNIB_NOT_HELD);
@@ -25541,12 +25573,14 @@ static bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__
 #define GIVEN_FEW 128
 #define GIVEN_MANY 8192
 #define GIVEN_FLIGHT 64                 /* repeated at a time */
+#define GIVEN_IDENTITY 0x7fffffffu      /* the bits of a node's identity that are remembered */
 #define GIVEN_LATELY (10000 * SNIB__MS) /* a replica that is promoted is seldom further behind */
 
 struct snib__given {
     struct snib__gate *gate;       /* NULL: unused */
     const struct snib__node *node; /* NULL: none was told */
-    uint32_t identity;             /* of the last server that was told */
+    uint32_t identity : 31;        /* of the last server that was told */
+    uint32_t lent : 1;             /* a read under a write hold: its number is that one's */
     uint32_t lease_ms : 27;
     uint32_t kept : 1; /* lost, and the program is not done with it */
     uint32_t options : 4;
@@ -25563,8 +25597,7 @@ static bool given_counts(const struct snib__hold *hold)
 {
     bool vote = hold->gate->kind->kind == SNIB_MUTEX && hold->vote_ms > 0;
     return !hold->repeated && !vote && !snib__outer_is(hold->gate) &&
-           !(hold->gate->kind->traits & (SNIB__UNOWNED | SNIB__NO_HOLD)) &&
-           !(hold->flags & SNIB__LENT) && !hold->passed;
+           !(hold->gate->kind->traits & (SNIB__UNOWNED | SNIB__NO_HOLD)) && !hold->passed;
 }
 
 static void given_forget(struct snib__engine *e, struct snib__given *given)
@@ -25603,7 +25636,8 @@ static struct snib__given *given_place(struct snib__engine *e, snib__time now)
     return given;
 }
 
-/* It stays in the ring: a third server may be further behind than the second. */
+/* It stays in the ring: a third server may be further behind than the second.  A later read with the
+ * same number would be released with this one; its own release will do. */
 static void given_again(struct snib__engine *e, struct snib__given *given, snib__time now)
 {
     struct snib__hold past = {.gate = given->gate,
@@ -25611,12 +25645,13 @@ static void given_again(struct snib__engine *e, struct snib__given *given, snib_
                               .lease_ms = given->lease_ms,
                               .fencing = given->fencing,
                               .options = given->options,
+                              .flags = given->lent ? SNIB__LENT : 0,
                               .deadline = given->until};
-    struct snib__hold *again = snib__hold_again(e, &past);
+    struct snib__hold *again = snib__share_number_busy(&past) ? NULL : snib__hold_again(e, &past);
     if (!again)
         return;
     given->node = given->gate->node;
-    given->identity = given->node->identity;
+    given->identity = given->node->identity & GIVEN_IDENTITY;
     given->told_at = now;
     again->repeated = 1;
     e->given_flight++;
@@ -25627,7 +25662,7 @@ static void given_again(struct snib__engine *e, struct snib__given *given, snib_
 static bool given_is_due(const struct snib__engine *e, const struct snib__given *given)
 {
     const struct snib__node *node = given->gate->node;
-    bool same = node == given->node && node->identity == given->identity &&
+    bool same = node == given->node && (node->identity & GIVEN_IDENTITY) == given->identity &&
                 !snib__gate_moved(e, given->gate, given->told_at);
     return !same && !given->kept;
 }
@@ -25655,11 +25690,12 @@ static bool snib__given_waits(const struct snib__engine *e, const struct snib__n
     return false;
 }
 
-/* A failover that has lost a fair hold may have brought back the place that it was granted, and the very server that does
- * not have the hold may grant it again. */
+/* A failover that has lost a fair hold, or a restart with the data of a second ago, may have brought
+ * back the place that it was granted, and the very server that does not have the hold may grant it
+ * again. */
 static bool given_may_return(const struct snib__hold *hold)
 {
-    return hold->gate->kind->discipline == SNIB__QUEUED && hold->reason == SNIB_REASON_FAILOVER;
+    return hold->gate->kind->discipline == SNIB__QUEUED;
 }
 
 static void given_add(struct snib__engine *e, const struct snib__hold *hold, bool kept,
@@ -25673,7 +25709,8 @@ static void given_add(struct snib__engine *e, const struct snib__hold *hold, boo
     snib__gate_ref(hold->gate);
     *given = (struct snib__given){.gate = hold->gate,
                                   .node = back ? NULL : hold->gate->node,
-                                  .identity = hold->gate->node->identity,
+                                  .identity = hold->gate->node->identity & GIVEN_IDENTITY,
+                                  .lent = (hold->flags & SNIB__LENT) != 0,
                                   .lease_ms = hold->lease_ms,
                                   .kept = kept,
                                   .number = hold->number,
@@ -25699,7 +25736,7 @@ static void snib__given_done(struct snib__engine *e, const struct snib__hold *ho
     for (uint32_t i = 0; i < e->given_size; i++) { /* from the newest on */
         uint32_t back = e->given_next + e->given_size - 1 - i;
         struct snib__given *given = &e->given[back % e->given_size];
-        if (!given->gate || !given->kept || given->number != hold->number)
+        if (given->gate != hold->gate || !given->kept || given->number != hold->number)
             continue;
         given->kept = 0;
         given_visit(e, given, now);
@@ -25834,7 +25871,7 @@ static void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib
 }
 
 /* Give a hold under the watchdog a fixed lease from now on, which may be shorter.  A copy of this request
- * could shorten a later extension, so such a hold is not extended. */
+ * could shorten a later extension, so from that on it is not sent again. */
 static void snib__hold_fix(struct snib__engine *e, struct snib__hold *hold, snib__time lease,
                     snib__time now)
 {
@@ -25846,7 +25883,8 @@ static void snib__hold_fix(struct snib__engine *e, struct snib__hold *hold, snib
     hold->exact = true;
     if (snib__lease_end(now, lease) < hold->deadline)
         hold->deadline = snib__lease_end(now, lease);
-    snib__watchdog_single(e, hold, (int64_t)hold->lease_ms, now);
+    if (snib__watchdog_single(e, hold, (int64_t)hold->lease_ms, now) < 0)
+        snib__watchdog_ask_later(hold, now); /* the renewals, which it has left, would have found out */
     snib__hold_arm(e, hold, now);
 }
 
@@ -25899,6 +25937,16 @@ static int hold_missing(const struct snib__hold *hold, snib__time now)
     if (now >= hold->deadline)
         return hold->lease_ms ? SNIB_REASON_EXPIRED : SNIB_REASON_UNREACHABLE;
     return hold->flags & SNIB__INHERITED ? SNIB_REASON_FAILOVER : SNIB_REASON_DELETED;
+}
+
+/* Why a hold is lost that the server was asked about and does not have.  taken: the name is another
+ * owner's there.  If the server took over from the one that granted the hold, that is the reason,
+ * whoever has the lock since. */
+static int snib__hold_denied(const struct snib__hold *hold, bool taken)
+{
+    return hold->flags & SNIB__INHERITED ? SNIB_REASON_FAILOVER
+           : taken                       ? SNIB_REASON_TAKEN
+                                         : SNIB_REASON_DELETED;
 }
 
 /* A lock of several clients tells of its own loss, and a quorum is not lost with one member.  A close is the
@@ -26584,13 +26632,17 @@ static void snib__lane_ready(struct snib__engine *e, struct snib__link *link, sn
         snib__durable_ready(e, link, now);
 }
 
-/* The first lane is ready: lanes to another process than its own are useless. */
+/* The first lane is ready: lanes to another process than its own are useless.  So are those from before its process was
+ * demoted and promoted again: what is still answered there may be what it did before, and has forgotten. */
 static void snib__lane_first_ready(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     node->alone = false;
     for (uint32_t i = 1; i <= SNIB__LANES_MAX; i++) {
         struct snib__link *link = snib__node_lane(node, i);
-        if (lane_ready(link) && strcmp(link->conn.run_id, node->run_id) != 0)
+        bool other = lane_ready(link) && strcmp(link->conn.run_id, node->run_id) != 0;
+        bool before = lane_ready(link) && link->conn.history && node->history &&
+                      link->conn.history != node->history;
+        if (other || before)
             snib__link_close(e, link, SNIB_OK, now);
     }
 }
@@ -27436,8 +27488,13 @@ static void map_apply(struct snib__engine *e, snib__time now)
         c->member[i].had = c->member[i].slots;
     for (uint32_t slot = 0; slot < SNIB__SLOTS; slot++) {
         uint16_t to = c->draft[slot];
-        if (to == c->owner[slot] || map_is_recent(c, (uint16_t)slot, now))
+        if (to == c->owner[slot])
             continue;
+        if (map_is_recent(c, (uint16_t)slot, now)) {
+            c->wanted =
+                true; /* that node has not heard of it, nor of what else has happened then */
+            continue;
+        }
         changed = true;
         touched[slot / 8] |= (uint8_t)(1u << slot % 8);
         map_give(c, (uint16_t)slot, to);
@@ -27497,17 +27554,17 @@ static void move_holds(struct snib__engine *e, struct snib__gate *gate, struct s
     }
 }
 
+/* It is in a slot, so it is not that of a lock of several clients. */
 static void move_gate(struct snib__engine *e, struct snib__gate *gate, struct snib__node *node,
                       struct snib__hold **moved, snib__time now)
 {
-    if (!snib__outer_is(gate))
-        move_holds(e, gate, node, moved);
+    move_holds(e, gate, node, moved);
     gate->node = node;
     snib__gate_neighbours(gate)->moved_at = now;
     if (gate->waitq)
         snib__chan_move(e, gate->waitq, node, now);
     bool used = gate->active || (gate->waitq && gate->waitq->head);
-    if (used && !snib__outer_is(gate) && !snib__node_ready(node))
+    if (used && !snib__node_ready(node))
         snib__node_want(e, node, now); /* sleeping waiters hear nothing before it is connected */
 }
 
@@ -29188,6 +29245,12 @@ static struct snib__hold *place_find(const struct snib__gate *gate, uint64_t num
     return hold;
 }
 
+static bool snib__place_listens(const struct snib__gate *gate, uint64_t number)
+{
+    const struct snib__hold *hold = place_find(gate, number);
+    return hold && (hold->flags & SNIB__LISTENS);
+}
+
 /* A grant has been heard of.  Take it, ask if it is an old one, or keep it until the reply in
  * flight tells whether it was made before or after. */
 static void place_heard(struct snib__engine *e, struct snib__hold *hold, snib__time known,
@@ -29524,6 +29587,8 @@ static void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, sn
  * answer is missing may have begun another lease, and a replica may know only a longer lease from before. */
 static snib__time snib__release_end(const struct snib__engine *e, const struct snib__hold *hold)
 {
+    if (hold->deadline == SNIB__NEVER) /* it has no lease, and would be held for ever */
+        return SNIB__NEVER;
     bool begun = hold->lease_ms == 0 || hold->exact; /* by a renewal, or as its fixed lease */
     snib__time lease = snib__hold_lease(e, hold), slack = lease / 40 + 4 * SNIB__MARGIN;
     if (begun)
@@ -29553,7 +29618,8 @@ static void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *h
     struct snib__hold *rest = gone ? NULL : snib__hold_again(e, hold);
     if (known && !none)
         snib__given_done(e, hold, now);
-    hold->count = 0;
+    if (gone || rest)
+        hold->count = 0; /* otherwise, without memory, this is done when the hold is freed */
     if (!rest)
         return;
     rest->acquired_at = 0;
@@ -29987,7 +30053,8 @@ static void send_unwrite(struct snib__conn *conn, size_t size)
 }
 
 /* Append the request's command, preceded by its script if the connection has not loaded it, and by
- * ASKING.  Returns the script, or -1 with nothing appended. */
+ * ASKING.  Returns the script, or -1 without the command; what goes before it may have been appended,
+ * with its entries in the ring. */
 static int send_append(struct snib__engine *e, struct snib__conn *conn,
                        const struct snib__request *request, snib__time now)
 {
@@ -31689,9 +31756,7 @@ static void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
                 !snib__hold_over(e, heir, now);
     bool released = hold->unsure && (hold->flags & SNIB__RESENT) && now < hold->deadline;
     bool ours = there || released;
-    int reason = taken                                     ? SNIB_REASON_TAKEN
-                 : held && (heir->flags & SNIB__INHERITED) ? SNIB_REASON_FAILOVER
-                                                           : SNIB_REASON_DELETED;
+    int reason = snib__hold_denied(held ? heir : hold, taken);
     snib__gate_ref(gate);
     for (struct snib__hold *lost = ours ? NULL : hold; lost; lost = lost->next) {
         lost->reason = (unsigned)reason & 7u;
@@ -32067,11 +32132,14 @@ static void snib__waitq_push(struct snib__waitq *waitq, struct snib__op *op, boo
 }
 
 /* Whether one is ahead of another: by start time, but a read under its owner's write hold is ahead of those that wait for
- * the end of that. */
+ * the end of that.  Among them are reads whose own write hold has ended: its number is lower. */
 static bool wait_is_ahead(const struct snib__op *op, const struct snib__op *other)
 {
     bool lent = op->hold->flags & SNIB__LENT, other_lent = other->hold->flags & SNIB__LENT;
-    return lent != other_lent ? lent : op->serial < other->serial;
+    if (lent != other_lent)
+        return lent;
+    return lent && op->hold->number != other->hold->number ? op->hold->number > other->hold->number
+                                                           : op->serial < other->serial;
 }
 
 /* Insert in order, so that a waiter keeps its turn. */
@@ -32627,7 +32695,7 @@ static bool watchdog_has_fixed(const struct snib__hold *hold)
            hold->deadline != SNIB__NEVER;
 }
 
-static void watchdog_ask_later(struct snib__hold *hold, snib__time at)
+static void snib__watchdog_ask_later(struct snib__hold *hold, snib__time at)
 {
     struct snib__node *node = hold->gate->node;
     if (at < node->ask_at)
@@ -32640,7 +32708,7 @@ static void snib__watchdog_fixed(struct snib__hold *hold, snib__time sent_at, sn
 {
     if (sent_at < hold->gate->node->moved_at && watchdog_has_fixed(hold)) {
         hold->unsure = true;
-        watchdog_ask_later(hold, now);
+        snib__watchdog_ask_later(hold, now);
     }
 }
 
@@ -32652,7 +32720,7 @@ static void snib__watchdog_assured(struct snib__hold *hold, int64_t lease_ms, sn
     bool fixed = watchdog_has_fixed(hold) && !(hold->flags & SNIB__FIRST);
     snib__time lease = (snib__time)lease_ms * SNIB__MS;
     if (fixed && lease > 0 && snib__lease_end(sent_at, lease) < hold->deadline) {
-        watchdog_ask_later(hold, now);
+        snib__watchdog_ask_later(hold, now);
         return;
     }
     hold->flags &= (uint16_t)~SNIB__INHERITED;
@@ -32674,7 +32742,7 @@ static void watchdog_ask(struct snib__engine *e, struct snib__node *node, snib__
                 if (snib__watchdog_single(e, hold, 0, now) == 0)
                     hold->flags |= SNIB__ASKED;
                 else
-                    watchdog_ask_later(hold, now + WATCHDOG_PAUSE);
+                    snib__watchdog_ask_later(hold, now + WATCHDOG_PAUSE);
             }
 }
 
@@ -32697,7 +32765,7 @@ static void watchdog_untold(struct snib__batch *batch, uint32_t i, snib__time ag
         return;
     hold->flags &= (uint16_t)~SNIB__ASKED;
     if (watchdog_has_fixed(hold))
-        watchdog_ask_later(hold, again);
+        snib__watchdog_ask_later(hold, again);
 }
 
 /* The batch has told nothing.  again: when to repeat its questions. */
@@ -32796,7 +32864,7 @@ static bool watchdog_moved(const struct snib__engine *e, const struct snib__batc
     if (batch->node == hold->gate->node && !snib__gate_moved(e, hold->gate, sent_at))
         return false;
     if (watchdog_has_fixed(hold))
-        watchdog_ask_later(hold, now);
+        snib__watchdog_ask_later(hold, now);
     return true;
 }
 
@@ -32817,7 +32885,7 @@ static void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *ba
     for (uint32_t i = 0; i < batch->n; i++) {
         struct snib__hold *hold = batch->of[i].hold;
         bool lost = at + 1 < n && reply[at].integer == (int64_t)i + 1;
-        int reason = lost && reply[at + 1].integer ? SNIB_REASON_TAKEN : SNIB_REASON_DELETED;
+        bool taken = lost && reply[at + 1].integer != 0;
         if (lost)
             at += 2;
         /* A read under a write hold may have the number of an earlier one, and its memory. */
@@ -32827,8 +32895,7 @@ static void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *ba
             continue;
         if (watchdog_moved(e, batch, hold, sent_at, now))
             continue;
-        if (lost && (hold->flags & SNIB__INHERITED))
-            reason = SNIB_REASON_FAILOVER;
+        int reason = snib__hold_denied(hold, taken);
         if (lost) {
             snib__hold_lose(e, hold, reason, now);
             continue;
@@ -32851,21 +32918,23 @@ static void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *ba
     snib__batch_recycle(e, batch);
 }
 
-/* Its server may have forgotten them.  What was asked before does not count. */
-static void watchdog_doubt_fixed(struct snib__engine *e, const struct snib__node *node)
+/* Its server may have forgotten the holds.  What was asked before does not count. */
+static void watchdog_doubt(struct snib__engine *e, const struct snib__node *node)
 {
     for (uint32_t i = 0; i < e->gates_cap; i++)
         for (struct snib__gate *gate = e->gates[i]; gate; gate = gate->next)
             for (struct snib__hold *hold = gate->node == node ? snib__gate_first(gate) : NULL; hold;
                  hold = snib__gate_next(gate, hold))
-                if (watchdog_has_fixed(hold)) {
+                if (hold->phase == SNIB__HELD && gate->kind->renew &&
+                    hold->deadline != SNIB__NEVER) {
                     hold->unsure = true;
                     hold->flags &= (uint16_t)~SNIB__ASKED;
                 }
 }
 
 /* After a reconnect every hold is renewed at once (watchdog_due looks at ready_since).  On another
- * server, or after a restart, those with a fixed lease are asked for. */
+ * server, or after a restart, all are at risk until it has confirmed them, and those with a fixed
+ * lease are asked for. */
 static void snib__watchdog_reconnected(struct snib__engine *e, struct snib__node *node, bool other_server,
                                 snib__time now)
 {
@@ -32877,7 +32946,7 @@ static void snib__watchdog_reconnected(struct snib__engine *e, struct snib__node
             hold->flags &= (uint16_t)~SNIB__ASKED; /* that may have gone to a server that is dead */
     }
     if (other_server)
-        watchdog_doubt_fixed(e, node);
+        watchdog_doubt(e, node);
     if (other_server || node->ask_at != SNIB__NEVER)
         watchdog_ask(e, node, now);
 }

@@ -151,6 +151,42 @@ static void owner_that_waits_for_itself(void **state)
     snib__engine_free(engine);
 }
 
+/* A read under its owner's write hold goes ahead of one whose own write hold has ended: that one waits for the end of the
+ * present one, and so for the end of this read. */
+static void read_under_the_present_write(void **state)
+{
+    (void)state;
+    int32_t code;
+    struct snib__engine *engine = begin();
+    struct snib__gate *read = gate(engine, SNIB_READ, "m"), *write = gate(engine, SNIB_WRITE, "m");
+    struct snib__op *former = acquire(engine, write, 8);
+    connect_link(engine);
+    answer_own(engine);
+    answer(engine, "$-1\r\n");
+    struct snib__hold *hold = acquired(engine, former);
+    struct snib__op *stale = acquire(engine, read, 8), *present = acquire(engine, read, 7);
+    answer_own(engine);
+    answer(engine, ":1000\r\n"); /* another process has taken it, by force */
+    snib__engine_release(engine, hold, now, &code);
+    struct snib__op *writer = acquire(engine, write, 7);
+    for (int i = 0; i < 8 && !writer->done; i++) {
+        answer_own(engine);
+        int script = oldest_script(engine);
+        answer(engine, script == SNIB__SCRIPT_READ_ACQUIRE    ? ":1000\r\n"
+                       : script == SNIB__SCRIPT_WRITE_RELEASE ? ":0\r\n"
+                                                              : "$-1\r\n");
+    }
+    assert_int_equal(writer->code, SNIB_OK);
+    const struct snib__conn *conn = conn_of(engine);
+    for (int i = 0; i < 4 && !present->done; i++) {
+        answer_own(engine);
+        bool its = conn->ring[conn->ring_head].subject == present->hold;
+        answer(engine, its ? "$-1\r\n" : ":1000\r\n");
+    }
+    assert_true(present->done && !stale->done);
+    snib__engine_free(engine);
+}
+
 /* ---- The release ----------------------------------------------------------------------------------- */
 
 /* The reply to a release is lost, and the retry finds nothing: the first one did it if the lease
@@ -673,6 +709,7 @@ int main(void)
         cmocka_unit_test(max_hold_after_a_hand_over),
         cmocka_unit_test(late_grant),
         cmocka_unit_test(owner_that_waits_for_itself),
+        cmocka_unit_test(read_under_the_present_write),
         cmocka_unit_test(repeated_release),
         cmocka_unit_test(late_renewals),
         cmocka_unit_test(late_confirmation),

@@ -743,4 +743,11 @@ MUTANTS = [
         "waitq->hint |= left;",
         "unit_share",
     ),
+    Mutant(
+        "a read whose write hold has ended keeps those under the present one behind it",
+        "engine/waitq.c",
+        "return lent && op->hold->number != other->hold->number",
+        "return lent && op->hold->number != other->hold->number && op->serial == 0",
+        "unit_hold read_under_the_present",
+    ),
 ]
