@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "b24e1f5ab79d7afa"
+#define SNIB_BUILD_ID "4f98ec5c19cbf047"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -29252,18 +29252,19 @@ static bool snib__place_listens(const struct snib__gate *gate, uint64_t number)
 }
 
 /* A grant has been heard of.  Take it, ask if it is an old one, or keep it until the reply in
- * flight tells whether it was made before or after. */
+ * flight tells whether it was made before or after.  One that comes late is another server's word if the name has moved
+ * since the waiter heard from its server, and back perhaps: then ask, too. */
 static void place_heard(struct snib__engine *e, struct snib__hold *hold, snib__time known,
                         int64_t token, int64_t first_ms, int64_t server_ms, snib__time now)
 {
     struct snib__op *op = hold->op;
-    if (hold->phase == SNIB__TRYING) {
+    if (hold->phase == SNIB__TRYING && snib__chan_on(hold->gate->waitq)) {
         hold->flags |= SNIB__PROMISED;
         op->fair.token = token;
         op->fair.first_ms = first_ms;
         op->fair.ms = server_ms;
     } else if (hold->phase == SNIB__PLACED) {
-        if (server_ms >= op->fair.queued_ms)
+        if (server_ms >= op->fair.queued_ms && !snib__gate_moved(e, hold->gate, known))
             place_promised(e, hold, token, first_ms, known, now);
         else
             place_ask(e, hold, now);

@@ -341,6 +341,36 @@ static void former_server_promises_nothing(void **state)
     snib__engine_free(engine);
 }
 
+/* Nor does one that comes so late that the name has gone to another server and come back meanwhile: that server is asked. */
+static void late_promise_is_a_question(void **state)
+{
+    (void)state;
+    char text[80], channel[SNIB__CHANNEL_MAX], message[400];
+    for (int moved_away = 0; moved_away < 2; moved_away++) {
+        struct snib__engine *engine = begin_three();
+        held(engine, "{foo}1");
+        held(engine, "bar");
+        peers[1].says = peers[2].says = "*3\r\n:20000\r\n:0\r\n:1000";
+        peers[1].times = peers[2].times = -1;
+        struct snib__gate *fair = gate(engine, SNIB_FAIR, "foo");
+        const struct snib__op *op = acquire(engine, fair, 0);
+        pass(engine, now + SECOND / 10);
+        assert_int_equal(op->hold->phase, SNIB__PLACED);
+        if (moved_away) {
+            goes_to(engine, 'c');
+            goes_to(engine, 'b');
+        }
+        size_t n = fair->kind->channel(channel, engine, fair, 0);
+        snprintf(text, sizeof text, "%llu:0:4000:1400", (unsigned long long)op->hold->number);
+        snprintf(message, sizeof message, "*3\r\n$7\r\nmessage\r\n$%zu\r\n%.*s\r\n$%zu\r\n%s\r\n",
+                 n, (int)n, channel, strlen(text), text);
+        snib__engine_input(engine, &fair->node->links[SNIB__PUBSUB], message, strlen(message), now);
+        assert_int_equal(op->done, !moved_away);
+        assert_int_equal(op->hold->phase, moved_away ? SNIB__TRYING : SNIB__HELD);
+        snib__engine_free(engine);
+    }
+}
+
 /* Nor is a grant that waits for the former server's replicas, of which the next one may have been none. */
 static void former_server_replicates_for_itself(void **state)
 {
@@ -555,6 +585,7 @@ int main(void)
         cmocka_unit_test(former_server_grants_nothing),
         cmocka_unit_test(former_server_passes_nothing_on),
         cmocka_unit_test(former_server_promises_nothing),
+        cmocka_unit_test(late_promise_is_a_question),
         cmocka_unit_test(lost_fair_hold_gives_its_place_back),
         cmocka_unit_test(extension_finds_the_failover),
         cmocka_unit_test(restart_gives_its_place_back),

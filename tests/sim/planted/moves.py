@@ -452,4 +452,11 @@ MUTANTS = [
         "return moved ? elsewhere || !request->asking : elsewhere && !request->asking;",
         "unit_former asked_node",
     ),
+    Mutant(
+        "a fair lock's grant of a former server counts when the name has come back",
+        "engine/place.c",
+        "if (server_ms >= op->fair.queued_ms && !snib__gate_moved(e, hold->gate, known))",
+        "if (server_ms >= op->fair.queued_ms)",
+        "unit_former late_promise",
+    ),
 ]
