@@ -252,10 +252,12 @@ static void exits_inside_with_time_left(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(leaving_in_any_order), cmocka_unit_test(leaving_at_the_exit),
-        cmocka_unit_test(closing_at_the_exit), cmocka_unit_test(exits_inside),
-        cmocka_unit_test(exits_inside_a_group), cmocka_unit_test(exits_inside_a_group_with_tls),
-        cmocka_unit_test(exits_inside_with_time_left)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(leaving_in_any_order),
+                                       cmocka_unit_test(leaving_at_the_exit),
+                                       cmocka_unit_test(closing_at_the_exit),
+                                       cmocka_unit_test(exits_inside),
+                                       cmocka_unit_test(exits_inside_a_group),
+                                       cmocka_unit_test(exits_inside_a_group_with_tls),
+                                       cmocka_unit_test(exits_inside_with_time_left)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
