@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "4f98ec5c19cbf047"
+#define SNIB_BUILD_ID "38e3e025cc2c3364"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -25884,7 +25884,7 @@ static void snib__hold_fix(struct snib__engine *e, struct snib__hold *hold, snib
     if (snib__lease_end(now, lease) < hold->deadline)
         hold->deadline = snib__lease_end(now, lease);
     if (snib__watchdog_single(e, hold, (int64_t)hold->lease_ms, now) < 0)
-        snib__watchdog_ask_later(hold, now); /* the renewals, which it has left, would have found out */
+        snib__watchdog_ask_later(hold, now); /* no renewal will find out any more */
     snib__hold_arm(e, hold, now);
 }
 

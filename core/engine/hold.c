@@ -107,7 +107,7 @@ void snib__hold_fix(struct snib__engine *e, struct snib__hold *hold, snib__time 
     if (snib__lease_end(now, lease) < hold->deadline)
         hold->deadline = snib__lease_end(now, lease);
     if (snib__watchdog_single(e, hold, (int64_t)hold->lease_ms, now) < 0)
-        snib__watchdog_ask_later(hold, now); /* the renewals, which it has left, would have found out */
+        snib__watchdog_ask_later(hold, now); /* no renewal will find out any more */
     snib__hold_arm(e, hold, now);
 }
 

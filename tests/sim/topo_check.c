@@ -467,6 +467,8 @@ static void check_excused(struct topo_process *process, struct topo_hold *hold)
     since = latest(since, fixed && other ? asks_since(process, hold) : 0);
     bool at_once = fixed && topo.durability == 0; /* no reply is behind a WAIT */
     snib__time notices = at_once ? 0 : topo.lease / 3 + topo.lease / 5;
+    /* What a MOVED has said of a slot goes before maps for 3 s, and meanwhile one is asked for each second. */
+    notices += fixed && !other && topo.topology == SNIB__CLUSTER ? 4200 * SNIB__MS : 0;
     if (topo.now > since + notices + 2 * topo.prompt && !topo_has(TOPO_DELAY)) {
         topo_fail("%u:%llu of %s has vanished without being reported", process->id,
                   (unsigned long long)hold->number, topo.names[hold->use.name].text);
