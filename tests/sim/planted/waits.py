@@ -192,8 +192,8 @@ MUTANTS = [
     Mutant(
         "an old grant is believed",
         "engine/place.c",
-        "if (server_ms >= op->fair.queued_ms)",
-        "if (server_ms >= 0)",
+        "if (server_ms >= op->fair.queued_ms && ",
+        "if (server_ms >= 0 && ",
     ),
     Mutant(
         "nobody beats for the others",
