@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "38e3e025cc2c3364"
+#define SNIB_BUILD_ID "7c4ced261b5ef950"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -25707,18 +25707,19 @@ static void given_add(struct snib__engine *e, const struct snib__hold *hold, boo
     bool back = kept && given_may_return(hold);
     given_forget(e, given);
     snib__gate_ref(hold->gate);
-    *given = (struct snib__given){.gate = hold->gate,
-                                  .node = back ? NULL : hold->gate->node,
-                                  .identity = hold->gate->node->identity & GIVEN_IDENTITY,
-                                  .lent = (hold->flags & SNIB__LENT) != 0,
-                                  .lease_ms = hold->lease_ms,
-                                  .kept = kept,
-                                  .number = hold->number,
-                                  .at = now,
-                                  .told_at = now,
-                                  .until = snib__release_end(e, hold),
-                                  .fencing = hold->fencing,
-                                  .options = hold->options};
+    *given = (struct snib__given){
+        .gate = hold->gate,
+        .node = back ? NULL : hold->gate->node,
+        .identity = hold->gate->node->identity & GIVEN_IDENTITY,
+        .lent = (hold->flags & SNIB__LENT) != 0,
+        .lease_ms = hold->lease_ms,
+        .kept = kept,
+        .number = hold->number,
+        .at = now,
+        .told_at = now - 1, /* a move that is heard of with the reply came later */
+        .until = snib__release_end(e, hold),
+        .fencing = hold->fencing,
+        .options = hold->options};
 }
 
 static void snib__given_note(struct snib__engine *e, const struct snib__hold *hold, snib__time now)

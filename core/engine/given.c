@@ -157,18 +157,19 @@ static void given_add(struct snib__engine *e, const struct snib__hold *hold, boo
     bool back = kept && given_may_return(hold);
     given_forget(e, given);
     snib__gate_ref(hold->gate);
-    *given = (struct snib__given){.gate = hold->gate,
-                                  .node = back ? NULL : hold->gate->node,
-                                  .identity = hold->gate->node->identity & GIVEN_IDENTITY,
-                                  .lent = (hold->flags & SNIB__LENT) != 0,
-                                  .lease_ms = hold->lease_ms,
-                                  .kept = kept,
-                                  .number = hold->number,
-                                  .at = now,
-                                  .told_at = now,
-                                  .until = snib__release_end(e, hold),
-                                  .fencing = hold->fencing,
-                                  .options = hold->options};
+    *given = (struct snib__given){
+        .gate = hold->gate,
+        .node = back ? NULL : hold->gate->node,
+        .identity = hold->gate->node->identity & GIVEN_IDENTITY,
+        .lent = (hold->flags & SNIB__LENT) != 0,
+        .lease_ms = hold->lease_ms,
+        .kept = kept,
+        .number = hold->number,
+        .at = now,
+        .told_at = now - 1, /* a move that is heard of with the reply came later */
+        .until = snib__release_end(e, hold),
+        .fencing = hold->fencing,
+        .options = hold->options};
 }
 
 void snib__given_note(struct snib__engine *e, const struct snib__hold *hold, snib__time now)

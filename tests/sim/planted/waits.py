@@ -648,8 +648,8 @@ MUTANTS = [
     Mutant(
         "a waiting read joins its owner's write hold behind those that wait for the end of that",
         "engine/waitq.c",
-        "return lent != other_lent ? lent : op->serial < other->serial;",
-        "return op->serial < other->serial;",
+        "if (lent != other_lent)",
+        "if (lent != other_lent && op->serial == 0)",
         "unit_share",
     ),
     Mutant(
