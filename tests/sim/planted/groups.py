@@ -297,9 +297,8 @@ MUTANTS = [
     Mutant(
         "a fixed lease of several servers is not sent to them",
         "engine/hold.c",
-        "snib__watchdog_single(e, hold, (int64_t)hold->lease_ms, now); snib__hold_arm(e, "
-        "hold, now); }",
-        "snib__hold_arm(e, hold, now); }",
+        "if (snib__watchdog_single(e, hold, (int64_t)hold->lease_ms, now) < 0)",
+        "",
         "unit_hold",
     ),
     Mutant(
