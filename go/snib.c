@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "7c4ced261b5ef950"
+#define SNIB_BUILD_ID "d2c3efb3fecc0081"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -5596,9 +5596,11 @@ static void exit_close(bool with_tls)
     int64_t ms = atomic_load(&exit_ms);
     if (ms == 0 && !with_tls)
         return;
-    snib__time until = snib__now() + (snib__time)ms * SNIB__MS;
-    /* Those that cannot be closed take at most half of the time from the others. */
+    snib__time half = (snib__time)ms * SNIB__MS / 2, until = snib__now() + 2 * half;
+    /* Those that cannot be closed take at most half of the time from the others, however long a ms of it takes here. */
     struct snib__client *client, *begun = exit_take_all(with_tls, (ms > 0 ? ms : EXIT_MS) / 2);
+    if (until < snib__now() + half)
+        until = snib__now() + half;
     for (client = begun; client && ms > 0; client = client->exit_prev)
         snib__client_close_begin(client); /* first send all releases, then wait */
     while ((client = begun)) {

@@ -97,9 +97,10 @@ class First(CommandCase):
             first = self.first(process)
             guardian = 1 if what.startswith("run") else 0
             wait_for(lambda: len(children(first)) == 5 + guardian, "the orphans")
-            with open(pipe, "w"):
-                pass
-            wait_for(lambda: len(children(first)) == guardian, "the orphans to be reaped")
+            with open(pipe, "w") as lines: # open until all have one: some may not have opened it yet
+                lines.write("\n" * 5)
+                lines.flush()
+                wait_for(lambda: len(children(first)) == guardian, "the orphans to be reaped")
             os.kill(first, signal.SIGTERM)
             self.assertEqual(self.end(process)[0], 0 if what == "hold a" else 128 + signal.SIGTERM)
             self.assertFree("a")

@@ -49,13 +49,23 @@ void __wrap_snib__driver_stop(struct snib__driver *driver)
 bool __real_snib__client_close_end(struct snib__client *client, snib__time until);
 bool __wrap_snib__client_close_end(struct snib__client *client, snib__time until);
 
-static bool times_close;
+void __real_snib__client_close_begin(struct snib__client *client);
+void __wrap_snib__client_close_begin(struct snib__client *client);
 
-/* The process ends at once: with 0 if there is time for answers. */
+static bool times_close;
+static snib__time begun_at;
+
+void __wrap_snib__client_close_begin(struct snib__client *client)
+{
+    begun_at = snib__now();
+    __real_snib__client_close_begin(client);
+}
+
+/* The process ends at once: with 0 if there was time for answers when its releases were sent. */
 bool __wrap_snib__client_close_end(struct snib__client *client, snib__time until)
 {
     if (times_close)
-        _exit(snib__now() < until ? 0 : 1);
+        _exit(begun_at && begun_at < until ? 0 : 1);
     return __real_snib__client_close_end(client, until);
 }
 

@@ -243,8 +243,8 @@ MUTANTS = [
     Mutant(
         "a client that cannot be closed uses up the time of an exit",
         "api/exit.c",
-        "(ms > 0 ? ms : EXIT_MS) / 2);",
-        "ms > 0 ? ms : EXIT_MS);",
+        "until = snib__now() + half;",
+        "until = begun ? 0 : until;",
         "unit/exit exits_inside_with_time_left",
     ),
     Mutant(
