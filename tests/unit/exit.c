@@ -227,7 +227,9 @@ static void exits_inside_a_group(void **state)
     expect_exit_inside_a_group(urls);
 }
 
-/* Those with TLS are closed first, because other code has an exit handler that tears OpenSSL down. */
+/* Those with TLS are closed first, because other code has an exit handler that tears OpenSSL down.  The thread sanitizer
+ * does not see the locks inside OpenSSL, and takes its end for a race with what was allocated before. */
+#ifndef __SANITIZE_THREAD__
 static void exits_inside_a_group_with_tls(void **state)
 {
     (void)state;
@@ -235,6 +237,7 @@ static void exits_inside_a_group_with_tls(void **state)
     assert_int_equal(OPENSSL_init_crypto(OPENSSL_INIT_LOAD_CRYPTO_STRINGS, NULL), 1);
     expect_exit_inside_a_group(urls);
 }
+#endif
 
 /* A client that cannot be closed leaves time to the others, whose releases are to be confirmed. */
 static void exits_inside_with_time_left(void **state)
@@ -262,12 +265,14 @@ static void exits_inside_with_time_left(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(leaving_in_any_order),
-                                       cmocka_unit_test(leaving_at_the_exit),
-                                       cmocka_unit_test(closing_at_the_exit),
-                                       cmocka_unit_test(exits_inside),
-                                       cmocka_unit_test(exits_inside_a_group),
-                                       cmocka_unit_test(exits_inside_a_group_with_tls),
-                                       cmocka_unit_test(exits_inside_with_time_left)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(leaving_in_any_order),          cmocka_unit_test(leaving_at_the_exit),
+        cmocka_unit_test(closing_at_the_exit),           cmocka_unit_test(exits_inside),
+        cmocka_unit_test(exits_inside_a_group),
+#ifndef __SANITIZE_THREAD__
+        cmocka_unit_test(exits_inside_a_group_with_tls),
+#endif
+        cmocka_unit_test(exits_inside_with_time_left),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
