@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "d2c3efb3fecc0081"
+#define SNIB_BUILD_ID "5786aec468fbbfeb"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -18057,10 +18057,10 @@ static const struct snib__script_text {
      "end\n"
      "local life = redis.call('pttl', KEYS[1])\n"
      "if life > 0 then\n"
-     "    redis.call('pexpire', KEYS[2], life)\n"
+     "    redis.call('pexpire', KEYS[2], whole(life))\n"
      "end\n"
      "return done(nil)\n",
-     2089, "9ec38ac6070a6c037aa484bf9b90c602d11ca682"},
+     2096, "d077fa90148d73e7e4c443d11a40b5900e428ef4"},
     {"permits_count",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -18159,6 +18159,9 @@ static const struct snib__script_text {
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
      "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
+     "if not counter(redis.call('get', KEYS[1])) then\n"
+     "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
+     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local held = true\n"
@@ -18176,7 +18179,7 @@ static const struct snib__script_text {
      "    return back > 0 and -2 or 0\n"
      "end\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     870, "4b7f95a4606f8a8f08db21697e322b0b8692b75b"},
+     999, "8bcfbae112f02833c81f7bea5d8135a8bceadfce"},
     {"permits_renew",
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -18419,7 +18422,7 @@ static const struct snib__script_text {
      "        longest = math.max(longest, look(left, all[i], all[i + 1]))\n"
      "    end\n"
      "    if longest > 0 then\n"
-     "        redis.call('pexpire', KEYS[1], longest)\n"
+     "        redis.call('pexpire', KEYS[1], string.format('%d', longest)) -- see _counter.lua\n"
      "    end\n"
      "    return longest > 0\n"
      "end\n"
@@ -18430,7 +18433,7 @@ static const struct snib__script_text {
      "local receivers = redis.pcall('publish', ARGV[2], '1')\n"
      "redis.pcall('publish', ARGV[2], '0')\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     1862, "1e13aff4a4ea725c74521b244759751bf81d100e"},
+     1903, "7bc4f5bb2ebbb92640bb51024ceaca2a4ed4fb97"},
     {"read_renew",
      "local lease, exact = math.abs(tonumber(ARGV[1])), tonumber(ARGV[1]) < 0 -- see mutex_renew\n"
      "local lost = {}\n"
@@ -19834,10 +19837,10 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "local life = redis.call('pttl', KEYS[1])\n"
      "if life > 0 then\n"
-     "    redis.call('pexpire', KEYS[2], life)\n"
+     "    redis.call('pexpire', KEYS[2], whole(life))\n"
      "end\n"
      "return done(nil)\n",
-     2090, "e8f4cfe5cceb8e2572e30071d413533c04d43f45"},
+     2097, "5f7e4e9c72ab5ce4fdeab485962a2b7f5454d2df"},
     {"permits_count",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -19921,6 +19924,9 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
      "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
+     "if not counter(redis.call('get', KEYS[1])) then\n"
+     "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
+     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local held = true\n"
@@ -19938,7 +19944,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    return back > 0 and -2 or 0\n"
      "end\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     871, "d6e474258a0415be2f4cc2dc1a11384fa872782d"},
+     1000, "8c2200d9a08045a8d0958c553d56814d339913d8"},
     {"permits_renew", 0, 0, ""},
     {"plain_acquire", 0, 0, ""},
     {"plain_force",
@@ -20049,7 +20055,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "        longest = math.max(longest, look(left, all[i], all[i + 1]))\n"
      "    end\n"
      "    if longest > 0 then\n"
-     "        redis.call('pexpire', KEYS[1], longest)\n"
+     "        redis.call('pexpire', KEYS[1], string.format('%d', longest)) -- see _counter.lua\n"
      "    end\n"
      "    return longest > 0\n"
      "end\n"
@@ -20060,7 +20066,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local receivers = redis.pcall('spublish', ARGV[2], '1')\n"
      "redis.pcall('spublish', ARGV[2], '0')\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     1864, "60bfacd1a01f8dd75104c79da30745168d40fe1a"},
+     1905, "093d1b96eea6217fdec71cbc006fbd8aa2bd20ff"},
     {"read_renew", 0, 0, ""},
     {"semaphore_acquire", 0, 0, ""},
     {"semaphore_count",
@@ -21423,10 +21429,10 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local life = redis.call('pttl', KEYS[1])\n"
      "if life > 0 then\n"
-     "    redis.call('pexpire', KEYS[2], life)\n"
+     "    redis.call('pexpire', KEYS[2], whole(life))\n"
      "end\n"
      "return done(nil)\n",
-     2412, "3a8b8c82b944d81648da0f9a4e883a04beca1d58"},
+     2419, "c49fe4b45c3d2a902f68a754008b643abeada9e7"},
     {"permits_count",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -21534,6 +21540,9 @@ static const struct snib__script_text snib__script_both[] = {
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
      "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
+     "if not counter(redis.call('get', KEYS[1])) then\n"
+     "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
+     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local held = true\n"
@@ -21551,7 +21560,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    return back > 0 and -2 or 0\n"
      "end\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     1193, "ca7ccd561c40fbc2eccbca11177cf30028e21718"},
+     1322, "8f8ebaa24274ee062fde5dbd132a64591aa0a434"},
     {"permits_renew", 0, 0, ""},
     {"plain_acquire", 0, 0, ""},
     {"plain_force",
@@ -21710,7 +21719,7 @@ static const struct snib__script_text snib__script_both[] = {
      "        longest = math.max(longest, look(left, all[i], all[i + 1]))\n"
      "    end\n"
      "    if longest > 0 then\n"
-     "        redis.call('pexpire', KEYS[1], longest)\n"
+     "        redis.call('pexpire', KEYS[1], string.format('%d', longest)) -- see _counter.lua\n"
      "    end\n"
      "    return longest > 0\n"
      "end\n"
@@ -21721,7 +21730,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local receivers = announce(ARGV[2], '1')\n"
      "announce(ARGV[2], '0')\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     2171, "ad6ff61e11a13a9b24c3af8f480680869e556fcd"},
+     2212, "ae5bd124db849fc08df323bfeb04b4e325b11525"},
     {"read_renew", 0, 0, ""},
     {"semaphore_acquire", 0, 0, ""},
     {"semaphore_count",

@@ -62,6 +62,6 @@ if not mine then
 end
 local life = redis.call('pttl', KEYS[1])
 if life > 0 then
-    redis.call('pexpire', KEYS[2], life)
+    redis.call('pexpire', KEYS[2], whole(life))
 end
 return done(nil)

@@ -64,7 +64,7 @@ local function held()
         longest = math.max(longest, look(left, all[i], all[i + 1]))
     end
     if longest > 0 then
-        redis.call('pexpire', KEYS[1], longest)
+        redis.call('pexpire', KEYS[1], string.format('%d', longest)) -- see _counter.lua
     end
     return longest > 0
 end
