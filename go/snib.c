@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "5786aec468fbbfeb"
+#define SNIB_BUILD_ID "a5f78d207adff03a"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -27774,8 +27774,8 @@ static void snib__node_rename(struct snib__engine *e, struct snib__node *node,
     }
 }
 
-/* Another server has taken over from the one that granted the node's holds:
- * each must be confirmed there. */
+/* Another server has taken over from the one that granted the node's holds: each must be confirmed there, but those
+ * of locks of several clients, which their members' clients confirm. */
 static void node_failed_over(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     node->failed_over_at = now;
@@ -27785,7 +27785,7 @@ static void node_failed_over(struct snib__engine *e, struct snib__node *node, sn
             for (struct snib__hold *hold = gate->node == node ? snib__gate_first(gate) : NULL; hold;
                  hold = snib__gate_next(gate, hold))
                 if ((hold->phase == SNIB__HELD || hold->phase == SNIB__RELEASING) &&
-                    hold->deadline != SNIB__NEVER)
+                    hold->deadline != SNIB__NEVER && !snib__outer_is(gate))
                     hold->flags |= SNIB__INHERITED;
 }
 
@@ -31602,6 +31602,9 @@ static void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold
             hold->flags |= SNIB__RESENT; /* this try may have worked */
         if (error && (hold->flags & SNIB__RESENT))
             next->flags |= SNIB__RESENT; /* this try may have worked, or an earlier one */
+        int32_t ends = next->op ? snib__gate_meets(e, next->op, now) : SNIB_OK;
+        if (ends != SNIB_OK)
+            snib__gate_end_op(e, next->op, ends);
         if (next->op)
             snib__sole_queue(e, next->op, true, now);
         else if (next->flags & SNIB__RESENT)

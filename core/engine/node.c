@@ -115,8 +115,8 @@ void snib__node_rename(struct snib__engine *e, struct snib__node *node,
     }
 }
 
-/* Another server has taken over from the one that granted the node's holds:
- * each must be confirmed there. */
+/* Another server has taken over from the one that granted the node's holds: each must be confirmed there, but those
+ * of locks of several clients, which their members' clients confirm. */
 static void node_failed_over(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     node->failed_over_at = now;
@@ -126,7 +126,7 @@ static void node_failed_over(struct snib__engine *e, struct snib__node *node, sn
             for (struct snib__hold *hold = gate->node == node ? snib__gate_first(gate) : NULL; hold;
                  hold = snib__gate_next(gate, hold))
                 if ((hold->phase == SNIB__HELD || hold->phase == SNIB__RELEASING) &&
-                    hold->deadline != SNIB__NEVER)
+                    hold->deadline != SNIB__NEVER && !snib__outer_is(gate))
                     hold->flags |= SNIB__INHERITED;
 }
 

@@ -285,6 +285,9 @@ void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold,
             hold->flags |= SNIB__RESENT; /* this try may have worked */
         if (error && (hold->flags & SNIB__RESENT))
             next->flags |= SNIB__RESENT; /* this try may have worked, or an earlier one */
+        int32_t ends = next->op ? snib__gate_meets(e, next->op, now) : SNIB_OK;
+        if (ends != SNIB_OK)
+            snib__gate_end_op(e, next->op, ends);
         if (next->op)
             snib__sole_queue(e, next->op, true, now);
         else if (next->flags & SNIB__RESENT)

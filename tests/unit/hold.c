@@ -1,6 +1,8 @@
 /* hold.c - how long a hold is safe, which state it reports, and how it ends. */
 #include "fed.h"
 
+#include "engine/route.h"
+
 static const struct snib__acquire renewed = {.wait = SNIB__NEVER};
 
 /* ---- The deadline ---------------------------------------------------------------------------------- */
@@ -379,6 +381,27 @@ static void sooner_than_was_said(void **state)
     snib__engine_free(engine);
 }
 
+/* The release of a lock of several clients finds a member gone, long after this client's server failed over. */
+static void outer_is_not_inherited(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    struct snib__outer outer = {0};
+    struct snib__acquire how = {.wait = SNIB__NEVER, .outer = &outer};
+    struct snib__address first = {.host = "first", .port = 1}, next = {.host = "next", .port = 1};
+    snib__node_readdress(engine, engine->home, &first, now);
+    int32_t code;
+    struct snib__op *op =
+        snib__engine_acquire(engine, gate(engine, SNIB__OUTER, "?m"), &how, now, &code);
+    assert_true(snib__outer_granted(engine, &outer, now + 30 * SECOND, now));
+    struct snib__hold *hold = acquired(engine, op);
+    snib__node_readdress(engine, engine->home, &next, now);
+    assert_non_null(snib__engine_release(engine, hold, now, &code));
+    snib__outer_ended(engine, &outer, SNIB_LOST, now);
+    assert_int_equal(hold->reason, SNIB_REASON_DELETED);
+    snib__engine_free(engine);
+}
+
 /* A hold that is freed before its loss was reported is not reported. */
 static void freed_before_it_was_told(void **state)
 {
@@ -719,6 +742,7 @@ int main(void)
         cmocka_unit_test(carried_twice_for_one_owner),
         cmocka_unit_test(carried_and_found_lost),
         cmocka_unit_test(sooner_than_was_said),
+        cmocka_unit_test(outer_is_not_inherited),
         cmocka_unit_test(freed_before_it_was_told),
         cmocka_unit_test(closed_after_the_end),
         cmocka_unit_test(closed_after_the_end_is_told_once),

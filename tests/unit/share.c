@@ -239,6 +239,33 @@ static void waits_for_both_sides(void **state)
     }
 }
 
+/* A write hold goes on to an owner's waiter and is refused; meanwhile that owner has got the read side, because the server had
+ * lost the write hold: the waiter would wait for its own read. */
+static void read_comes_before_a_transfer_that_failed(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    struct snib__gate *write = gate(engine, SNIB_WRITE, "rw");
+    struct snib__op *op = acquire(engine, write, 8);
+    connect_link(engine);
+    answer_own(engine);
+    answer(engine, "$-1\r\n");
+    struct snib__hold *hold = acquired(engine, op);
+    struct snib__op *waits = acquire(engine, write, 7);
+    struct snib__op *read = acquire(engine, gate(engine, SNIB_READ, "rw"), 7);
+    int32_t code;
+    snib__engine_release(engine, hold, now, &code);
+    answer_own(engine);
+    answer(engine, "$-1\r\n");
+    acquired(engine, read);
+    answer_own(engine);
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_WRITE_TRANSFER);
+    answer(engine, "-OOM no memory\r\n");
+    assert_true(waits->done);
+    assert_int_equal(waits->code, SNIB_EUPGRADE);
+    snib__engine_free(engine);
+}
+
 /* A message that came while an attempt was in flight is news for that operation's next attempt,
  * whatever else is sent and refused meanwhile: the other one may want more permits than there
  * are. */
@@ -347,6 +374,7 @@ int main(void)
         cmocka_unit_test(two_wait_for_one_number),
         cmocka_unit_test(writers_read_goes_first),
         cmocka_unit_test(waits_for_both_sides),
+        cmocka_unit_test(read_comes_before_a_transfer_that_failed),
         cmocka_unit_test(news_beside_who_wants_more),
         cmocka_unit_test(confirmed_beside_who_wants_more),
         cmocka_unit_test(own_messages_and_another),

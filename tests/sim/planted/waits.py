@@ -625,6 +625,13 @@ MUTANTS = [
         "unit_share",
     ),
     Mutant(
+        "a write that was not handed over waits for its owner's own read",
+        "engine/sole.c",
+        "int32_t ends = next->op ? snib__gate_meets(e, next->op, now) : SNIB_OK;",
+        "int32_t ends = SNIB_OK;",
+        "unit_share",
+    ),
+    Mutant(
         "a read that was refused waits for its owner's own write hold",
         "engine/share.c",
         "left = snib__gate_meets(e, op, now) == SNIB_AGAIN;",
