@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "a5f78d207adff03a"
+#define SNIB_BUILD_ID "cbfc12cf72cf8034"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -1049,7 +1049,8 @@ SNIB_API int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_que
  *          SNIB_NOT_HELD  it was released.
  *          SNIB_ELEASE   out of range, or a quorum lock by more than the lease that it was made for: its servers may
  *                        vote again after that time if they lose their memory (see SNIB_LOCK_NO_QUARANTINE).
- *          SNIB_ENOTSUP  a semaphore's permits.
+ *          SNIB_ENOTSUP  a semaphore's permits; or a broken connection could not be ended at the server, and a request
+ *                        that was left on it may shorten the lease: see the message.
  *          SNIB_EUNREACHABLE, SNIB_ECONNECT, SNIB_EPERM, ...  not confirmed: the hold keeps the lease that it had, and is
  *                       lost or renewed as if nothing had been asked.  The server may have the longer one.
  */
@@ -3322,7 +3323,8 @@ struct snib__carrier_member {
     struct snib__op *extending; /* giving it another lease */
     struct snib__hold *hold;    /* the carrier's */
     snib__time leased_at;       /* when that was asked for */
-    int32_t failure;            /* the error of its last operation; 0: none */
+    bool outdated;   /* what `extending` tells is for an earlier extension of the whole */
+    int32_t failure; /* the error of its last operation; 0: none */
     int32_t os_error;
     int32_t server; /* where the server's own words begin in `why`; 0: there are none */
     char *why;      /* a sentence about it; NULL: none, or out of memory */
@@ -3552,7 +3554,6 @@ static int32_t carrier_extend(struct snib__carrier *c, uint32_t i, snib__time no
     struct snib__hold *hold = member->hold;
     struct snib__op *earlier = member->extending;
     member->extending = NULL;
-    member->leased_at = 0; /* it may have been answered since this extension began */
     pthread_mutex_unlock(&c->mutex);
     if (earlier)
         snib__engine_cancel(engine, earlier, now);
@@ -3567,6 +3568,7 @@ static int32_t carrier_extend(struct snib__carrier *c, uint32_t i, snib__time no
     op->member = i + 1;
     pthread_mutex_lock(&c->mutex);
     member->extending = op;
+    member->outdated = false;
     pthread_mutex_unlock(&c->mutex);
     return SNIB_AGAIN;
 }
@@ -3621,7 +3623,9 @@ static bool snib__carrier_wish(struct snib__carrier *c)
 {
     uint32_t i;
     pthread_mutex_lock(&c->mutex);
-    int wish = snib__group_wish(&c->group, &i);
+    /* A loss is told at home before the members that are left are let go of: until then the hold is valid there. */
+    bool untold = c->group.phase == SNIB__GROUP_ENDED && !c->finished;
+    int wish = untold ? SNIB__GROUP_NOTHING : snib__group_wish(&c->group, &i);
     pthread_mutex_unlock(&c->mutex);
     if (wish == SNIB__GROUP_NOTHING)
         return false;
@@ -6011,6 +6015,7 @@ static void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
     bool current = *place == op;
     if (current)
         *place = NULL;
+    current = current && !(extends && member->outdated);
     if (current || op->kind == SNIB__OP_RELEASE)
         carrier_note(c, i, op, op->code);
     if (extends && current) {
@@ -6206,8 +6211,10 @@ static void carrier_extension(struct snib__carrier *c, snib__time now)
     } else if (extension && !c->extension) {
         c->extension = extension;
         c->wanted = lease;
-        for (uint32_t i = 0; i < c->parts->n; i++)
+        for (uint32_t i = 0; i < c->parts->n; i++) {
             c->members[i].leased_at = 0;
+            c->members[i].outdated = true;
+        }
         snib__group_extend(&c->group);
     }
 }
@@ -15915,6 +15922,9 @@ struct snib__node { /* one server */
     snib__time dull_since;          /* the same, but only a reply ends it; SNIB__NEVER */
     snib__time ready_since;
     struct snib__clock clock;
+    /* when a request that may shorten leases was left on a broken connection, 0: never; which could not be ended, so
+     * that it may still arrive, for holds from before then */
+    snib__time astray_at, shortens_at;
     snib__time moved_at; /* when the server's clock was found to have moved; 0: never */
     bool moved_back;     /* it was set back */
     bool ever_ready;
@@ -24730,6 +24740,7 @@ static void snib__engine_forget_sink(struct snib__engine *e, const void *sink)
  * own.
  */
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Whether it is the operation's hold, and not a later one in its memory. */
@@ -24882,6 +24893,22 @@ static snib__time snib__extend_sent_at(const struct snib__op *op)
     return op->asked->sent_at;
 }
 
+/* A request that shortens the lease, to that of a lock of several clients or to what a clock kept too long, may arrive at any
+ * time, because the connection that it was left on could not be ended. */
+static bool extend_is_undone(const struct snib__hold *hold)
+{
+    return hold->acquired_at <= hold->gate->node->shortens_at;
+}
+
+static void extend_refuse(struct snib__engine *e, struct snib__op *op)
+{
+    free(op->words);
+    op->words = strdup("it cannot be extended: a request that may shorten its lease was left on a "
+                       "broken connection, "
+                       "which could not be ended; allow this user +info +client|id +client|kill");
+    snib__op_done(e, op, SNIB_ENOTSUP);
+}
+
 /* The reply is that of a renewal: empty, or the index 1 of a hold that is gone and whether its key exists. */
 static void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time sent_at,
                          const struct snib__value *reply, uint32_t n, snib__time now)
@@ -24890,7 +24917,9 @@ static void snib__extend_answer(struct snib__engine *e, struct snib__op *op, sni
     bool held = extend_held(e, op, now), array = reply->type == SNIB__RESP_ARRAY;
     if (op->done)
         return;
-    if (held && array && n == 1) {
+    if (held && array && n == 1 && extend_is_undone(hold)) {
+        extend_refuse(e, op);
+    } else if (held && array && n == 1) {
         op->asked->sent_at = sent_at;
         if (op->asked->only)
             extend_granted(e, hold, sent_at, extend_ms(e, op), now);
@@ -28024,10 +28053,13 @@ static void snib__node_unended(struct snib__engine *e, const struct snib__node *
                          snib__node_where(e, node));
 }
 
-/* Warn if broken connections cannot be ended at the server, or one was not. */
-static void node_check_ends(struct snib__engine *e, const struct snib__node *node,
+/* Warn if broken connections cannot be ended at the server, or one was not: what was left on that may still arrive. */
+static void node_check_ends(struct snib__engine *e, struct snib__node *node,
                             struct snib__conn *conn)
 {
+    if (conn->left && node->astray_at)
+        node->shortens_at = node->astray_at;
+    node->astray_at = 0;
     if (conn->left || conn->server_id == 0 || conn->run_id[0] == 0)
         snib__node_unended(e, node, conn->left);
     conn->left = false;
@@ -32719,13 +32751,14 @@ static void snib__watchdog_ask_later(struct snib__hold *hold, snib__time at)
 }
 
 /* A fixed lease has begun with a request of sent_at, which another lane's news that the server's clock was set may have
- * overtaken. */
+ * overtaken.  What is in doubt is asked for: no renewal will find out any more. */
 static void snib__watchdog_fixed(struct snib__hold *hold, snib__time sent_at, snib__time now)
 {
-    if (sent_at < hold->gate->node->moved_at && watchdog_has_fixed(hold)) {
-        hold->unsure = true;
+    if (!watchdog_has_fixed(hold))
+        return;
+    hold->unsure |= sent_at < hold->gate->node->moved_at;
+    if (hold->unsure || (hold->flags & SNIB__INHERITED))
         snib__watchdog_ask_later(hold, now);
-    }
 }
 
 /* The server has the hold, and was asked at sent_at to keep it for so long; 0: for as long as before.  That ends a doubt
@@ -32849,6 +32882,8 @@ static void snib__watchdog_again(struct snib__engine *e, struct snib__request *r
 
 static void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch, snib__time now)
 {
+    if (batch->exact)
+        batch->node->astray_at = now;
     watchdog_rewind(e, batch, now + WATCHDOG_PAUSE);
 }
 

@@ -902,7 +902,8 @@ SNIB_API int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_que
  *          SNIB_NOT_HELD  it was released.
  *          SNIB_ELEASE   out of range, or a quorum lock by more than the lease that it was made for: its servers may
  *                        vote again after that time if they lose their memory (see SNIB_LOCK_NO_QUARANTINE).
- *          SNIB_ENOTSUP  a semaphore's permits.
+ *          SNIB_ENOTSUP  a semaphore's permits; or a broken connection could not be ended at the server, and a request
+ *                        that was left on it may shorten the lease: see the message.
  *          SNIB_EUNREACHABLE, SNIB_ECONNECT, SNIB_EPERM, ...  not confirmed: the hold keeps the lease that it had, and is
  *                       lost or renewed as if nothing had been asked.  The server may have the longer one.
  */

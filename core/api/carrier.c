@@ -139,7 +139,6 @@ static int32_t carrier_extend(struct snib__carrier *c, uint32_t i, snib__time no
     struct snib__hold *hold = member->hold;
     struct snib__op *earlier = member->extending;
     member->extending = NULL;
-    member->leased_at = 0; /* it may have been answered since this extension began */
     pthread_mutex_unlock(&c->mutex);
     if (earlier)
         snib__engine_cancel(engine, earlier, now);
@@ -154,6 +153,7 @@ static int32_t carrier_extend(struct snib__carrier *c, uint32_t i, snib__time no
     op->member = i + 1;
     pthread_mutex_lock(&c->mutex);
     member->extending = op;
+    member->outdated = false;
     pthread_mutex_unlock(&c->mutex);
     return SNIB_AGAIN;
 }
@@ -208,7 +208,9 @@ bool snib__carrier_wish(struct snib__carrier *c)
 {
     uint32_t i;
     pthread_mutex_lock(&c->mutex);
-    int wish = snib__group_wish(&c->group, &i);
+    /* A loss is told at home before the members that are left are let go of: until then the hold is valid there. */
+    bool untold = c->group.phase == SNIB__GROUP_ENDED && !c->finished;
+    int wish = untold ? SNIB__GROUP_NOTHING : snib__group_wish(&c->group, &i);
     pthread_mutex_unlock(&c->mutex);
     if (wish == SNIB__GROUP_NOTHING)
         return false;

@@ -13,7 +13,8 @@ struct snib__carrier_member {
     struct snib__op *extending; /* giving it another lease */
     struct snib__hold *hold;    /* the carrier's */
     snib__time leased_at;       /* when that was asked for */
-    int32_t failure;            /* the error of its last operation; 0: none */
+    bool outdated;   /* what `extending` tells is for an earlier extension of the whole */
+    int32_t failure; /* the error of its last operation; 0: none */
     int32_t os_error;
     int32_t server; /* where the server's own words begin in `why`; 0: there are none */
     char *why;      /* a sentence about it; NULL: none, or out of memory */

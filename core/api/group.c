@@ -211,6 +211,7 @@ void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
     bool current = *place == op;
     if (current)
         *place = NULL;
+    current = current && !(extends && member->outdated);
     if (current || op->kind == SNIB__OP_RELEASE)
         carrier_note(c, i, op, op->code);
     if (extends && current) {
@@ -406,8 +407,10 @@ static void carrier_extension(struct snib__carrier *c, snib__time now)
     } else if (extension && !c->extension) {
         c->extension = extension;
         c->wanted = lease;
-        for (uint32_t i = 0; i < c->parts->n; i++)
+        for (uint32_t i = 0; i < c->parts->n; i++) {
             c->members[i].leased_at = 0;
+            c->members[i].outdated = true;
+        }
         snib__group_extend(&c->group);
     }
 }

@@ -13,6 +13,7 @@
 #include "engine/ask.h"
 #include "engine/internal.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Whether it is the operation's hold, and not a later one in its memory. */
@@ -165,6 +166,22 @@ snib__time snib__extend_sent_at(const struct snib__op *op)
     return op->asked->sent_at;
 }
 
+/* A request that shortens the lease, to that of a lock of several clients or to what a clock kept too long, may arrive at any
+ * time, because the connection that it was left on could not be ended. */
+static bool extend_is_undone(const struct snib__hold *hold)
+{
+    return hold->acquired_at <= hold->gate->node->shortens_at;
+}
+
+static void extend_refuse(struct snib__engine *e, struct snib__op *op)
+{
+    free(op->words);
+    op->words = strdup("it cannot be extended: a request that may shorten its lease was left on a "
+                       "broken connection, "
+                       "which could not be ended; allow this user +info +client|id +client|kill");
+    snib__op_done(e, op, SNIB_ENOTSUP);
+}
+
 /* The reply is that of a renewal: empty, or the index 1 of a hold that is gone and whether its key exists. */
 void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time sent_at,
                          const struct snib__value *reply, uint32_t n, snib__time now)
@@ -173,7 +190,9 @@ void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time
     bool held = extend_held(e, op, now), array = reply->type == SNIB__RESP_ARRAY;
     if (op->done)
         return;
-    if (held && array && n == 1) {
+    if (held && array && n == 1 && extend_is_undone(hold)) {
+        extend_refuse(e, op);
+    } else if (held && array && n == 1) {
         op->asked->sent_at = sent_at;
         if (op->asked->only)
             extend_granted(e, hold, sent_at, extend_ms(e, op), now);

@@ -365,10 +365,13 @@ void snib__node_unended(struct snib__engine *e, const struct snib__node *node, b
                          snib__node_where(e, node));
 }
 
-/* Warn if broken connections cannot be ended at the server, or one was not. */
-static void node_check_ends(struct snib__engine *e, const struct snib__node *node,
+/* Warn if broken connections cannot be ended at the server, or one was not: what was left on that may still arrive. */
+static void node_check_ends(struct snib__engine *e, struct snib__node *node,
                             struct snib__conn *conn)
 {
+    if (conn->left && node->astray_at)
+        node->shortens_at = node->astray_at;
+    node->astray_at = 0;
     if (conn->left || conn->server_id == 0 || conn->run_id[0] == 0)
         snib__node_unended(e, node, conn->left);
     conn->left = false;

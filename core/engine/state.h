@@ -272,6 +272,9 @@ struct snib__node { /* one server */
     snib__time dull_since;          /* the same, but only a reply ends it; SNIB__NEVER */
     snib__time ready_since;
     struct snib__clock clock;
+    /* when a request that may shorten leases was left on a broken connection, 0: never; which could not be ended, so
+     * that it may still arrive, for holds from before then */
+    snib__time astray_at, shortens_at;
     snib__time moved_at; /* when the server's clock was found to have moved; 0: never */
     bool moved_back;     /* it was set back */
     bool ever_ready;

@@ -316,13 +316,14 @@ void snib__watchdog_ask_later(struct snib__hold *hold, snib__time at)
 }
 
 /* A fixed lease has begun with a request of sent_at, which another lane's news that the server's clock was set may have
- * overtaken. */
+ * overtaken.  What is in doubt is asked for: no renewal will find out any more. */
 void snib__watchdog_fixed(struct snib__hold *hold, snib__time sent_at, snib__time now)
 {
-    if (sent_at < hold->gate->node->moved_at && watchdog_has_fixed(hold)) {
-        hold->unsure = true;
+    if (!watchdog_has_fixed(hold))
+        return;
+    hold->unsure |= sent_at < hold->gate->node->moved_at;
+    if (hold->unsure || (hold->flags & SNIB__INHERITED))
         snib__watchdog_ask_later(hold, now);
-    }
 }
 
 /* The server has the hold, and was asked at sent_at to keep it for so long; 0: for as long as before.  That ends a doubt
@@ -446,6 +447,8 @@ void snib__watchdog_again(struct snib__engine *e, struct snib__request *request,
 
 void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch, snib__time now)
 {
+    if (batch->exact)
+        batch->node->astray_at = now;
     watchdog_rewind(e, batch, now + WATCHDOG_PAUSE);
 }
 

@@ -412,6 +412,7 @@ void check_slot_broken(int slot);              /* ... about the names of one slo
 void check_sent(struct topo_process *process);
 void check_connects(struct topo_process *process);
 void check_progress(struct topo_process *process);
+snib__time check_connected_since(const struct topo_process *process, int shard);
 snib__time check_reaches_since(const struct topo_process *process, int shard);
 model *check_truth(const struct topo_name *name, model_key *out);
 void check_granted(struct topo_process *process, const struct topo_task *task,

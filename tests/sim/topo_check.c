@@ -386,7 +386,7 @@ void check_lost(struct topo_process *process, const struct topo_hold *hold)
 /* ---- Every step --------------------------------------------------------------------------------- */
 
 /* Since when a process has its connection to the master of a shard; SNIB__NEVER / 2: it has none. */
-static snib__time connected_since(const struct topo_process *process, int shard)
+snib__time check_connected_since(const struct topo_process *process, int shard)
 {
     int master = topo.shards[shard].authority;
     snib__time since = SNIB__NEVER / 2;
@@ -406,7 +406,7 @@ snib__time check_reaches_since(const struct topo_process *process, int shard)
 {
     int master = topo.shards[shard].authority;
     const struct topo_server *server = &topo.servers[master];
-    snib__time since = connected_since(process, shard);
+    snib__time since = check_connected_since(process, shard);
     since = latest(latest(since, process->frozen_until), process->late_until);
     since = latest(since, topo.apart[net_host(process)][master]);
     if (topo.topology == SNIB__CLUSTER) {
@@ -460,8 +460,8 @@ static void check_excused(struct topo_process *process, struct topo_hold *hold)
      * other data since, and never else: not if a slot move is given up, or if the same server is
      * demoted and promoted again while the connection stays. */
     bool other = asks_since(process, hold) > broken; /* in a cluster this will do */
-    if (fixed &&
-        (name->broken_by_move || (connected_since(process, name->shard) <= broken && !other))) {
+    if (fixed && (name->broken_by_move ||
+                  (check_connected_since(process, name->shard) <= broken && !other))) {
         return;
     }
     since = latest(since, fixed && other ? asks_since(process, hold) : 0);

@@ -42,13 +42,15 @@ static bool is_used(const struct topo_process *process, uint64_t number)
     return false;
 }
 
-/* A cluster's server was demoted and promoted again before the process, which took it for the master all the time, has asked
- * anything: it cannot know that the server has the data of another one. */
+/* A server was demoted and promoted again while the process took it for the master all the time, and in a cluster has asked
+ * nothing, or else had a connection that stayed: it cannot know that the server has the data of another one. */
 static bool has_missed(const struct topo_process *process, const struct topo_name *name)
 {
     int at = topo.shards[name->shard].authority, i = (int)(name - topo.names);
-    return topo.topology == SNIB__CLUSTER && process->asks[i] == at &&
-           process->asks_since[i] < topo.servers[at].promoted_at;
+    if (topo.topology != SNIB__CLUSTER) {
+        return check_connected_since(process, name->shard) < topo.servers[at].promoted_at;
+    }
+    return process->asks[i] == at && process->asks_since[i] < topo.servers[at].promoted_at;
 }
 
 /* Since when a process can know all about a name, and its server is the same.  Where the servers change all the time, most of
@@ -78,9 +80,16 @@ static bool find_unused(const struct topo_name *name, char *out, size_t size, sn
         model_field_at(m, 0, name->text, name->n, i, &field, &value);
         snprintf(out, size, "%.*s", (int)field.n, field.p);
         const struct topo_process *process = process_of(out, &number);
-        if (process != NULL && !is_used(process, number) && !has_missed(process, name)) {
+        if (process == NULL || is_used(process, number)) {
+            continue;
+        }
+        if (!has_missed(process, name)) {
             *out_since = calm_since(process, name);
             return true;
+        }
+        if (topo.topology != SNIB__CLUSTER && topo.now >= topo.stable_at) {
+            net_server_died(
+                topo.shards[name->shard].authority); /* an operator ends its connections */
         }
     }
     return false;

@@ -14,7 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { NODES = 3, OTHER = 1 }; /* the operation's own client is the first */
+enum { NODES = 3, OTHER = 1, TO_THE_MEMBER = 4 }; /* the operation's own client is the first */
 
 /* Servers that accept connections and never reply: an operation gets only the test's answers. */
 static struct node {
@@ -118,20 +118,44 @@ static void grant_that_comes_as_it_is_given_up(void **state)
     snib_lock_free(quorum);
 }
 
-/* What happens just before this thread enters the group's own client. */
-static _Thread_local void (*before_home)(void);
+/* What happens just before this thread enters the group's own client, and just after it leaves it, when it has come to the
+ * last of so many times. */
+static _Thread_local void (*before_home)(void), (*after_home)(void);
+static _Thread_local int enters, leaves;
 static snib__time first_deadline;
+static const struct snib__hold *whole; /* the hold of the group, if it is watched */
+static bool let_go_early;
 
 void __real_snib__driver_enter(struct snib__driver *driver);
 void __wrap_snib__driver_enter(struct snib__driver *driver);
 void __wrap_snib__driver_enter(struct snib__driver *driver)
 {
     void (*then)(void) = driver == nodes[0].driver ? before_home : NULL;
-    if (then) {
+    if (then && --enters == 0) {
         before_home = NULL;
         then();
     }
     __real_snib__driver_enter(driver);
+}
+
+void __real_snib__driver_leave(struct snib__driver *driver);
+void __wrap_snib__driver_leave(struct snib__driver *driver);
+void __wrap_snib__driver_leave(struct snib__driver *driver)
+{
+    __real_snib__driver_leave(driver);
+    void (*then)(void) = driver == nodes[0].driver ? after_home : NULL;
+    if (then && --leaves == 0) {
+        after_home = NULL;
+        then();
+    }
+}
+
+void __real_snib__hold_drop(struct snib__engine *engine, struct snib__hold *hold, snib__time at);
+void __wrap_snib__hold_drop(struct snib__engine *engine, struct snib__hold *hold, snib__time at);
+void __wrap_snib__hold_drop(struct snib__engine *engine, struct snib__hold *hold, snib__time at)
+{
+    let_go_early |= whole && whole->phase == SNIB__HELD;
+    __real_snib__hold_drop(engine, hold, at);
 }
 
 bool __real_snib__outer_granted(struct snib__engine *engine, struct snib__outer *outer,
@@ -182,6 +206,7 @@ static void grant_between_two_looks(void **state)
     snib__driver_enter(home);
     snib__outer_tell(home->engine, hold);
     before_home = grant_the_last;
+    enters = 1;
     snib__driver_leave(home);
     assert_null(before_home);
     assert_int_equal(snib_op_wait(handle, 60000, &event, NULL), SNIB_OK);
@@ -191,11 +216,119 @@ static void grant_between_two_looks(void **state)
     snib_lock_free(multi);
 }
 
+static struct snib__hold *last_member;
+
+static void lose_the_last(void)
+{
+    snib__driver_enter(nodes[OTHER].driver);
+    snib__hold_lose(nodes[OTHER].driver->engine, last_member, SNIB_REASON_TAKEN, snib__now());
+    snib__driver_leave(nodes[OTHER].driver);
+}
+
+/* A member is lost just after the lock's own client has heard that all is well: it hears of the loss before the other member
+ * is let go of, because the lock looks held there until then. */
+static void loss_between_two_looks(void **state)
+{
+    (void)state;
+    snib_lock *given[] = {nodes[0].lock, nodes[OTHER].lock}, *multi;
+    snib_event event = {.size = sizeof event};
+    snib_op *handle;
+    assert_int_equal(snib_multi_new(given, 2, NULL, &multi, NULL), SNIB_OK);
+    assert_int_equal(snib_lock_acquire_submit(multi, 0, -1, NULL, 0, &handle, NULL), SNIB_OK);
+    struct snib__driver *home = nodes[0].driver;
+    snib__driver_enter(home);
+    struct snib__hold *hold = NULL;
+    for (struct snib__op *op = home->engine->live; op; op = op->live_next)
+        hold = op->member ? hold : op->hold;
+    snib__driver_leave(home);
+    grant_member(&nodes[0]);
+    last_member = lock_with_member(nodes[OTHER].driver)->hold;
+    snib__sys_unlock(&nodes[OTHER].driver->mutex);
+    grant_the_last();
+    assert_int_equal(snib_op_wait(handle, 60000, &event, NULL), SNIB_OK);
+    assert_int_equal(event.code, SNIB_OK);
+    whole = hold;
+    snib__driver_enter(home);
+    snib__outer_tell(home->engine, hold);
+    after_home = lose_the_last;
+    leaves = 2; /* it is a member's client, too, and looked at before */
+    snib__driver_leave(home);
+    assert_null(after_home);
+    int32_t reason;
+    assert_int_equal(snib_hold_state(event.hold, &reason), SNIB_HOLD_LOST);
+    assert_int_equal(reason, SNIB_REASON_TAKEN);
+    assert_false(let_go_early);
+    whole = NULL;
+    snib_hold_free(event.hold);
+    snib_lock_free(multi);
+}
+
+/* The oldest question of a member's client about another lease is granted. */
+static void grant_lease(struct node *node)
+{
+    static const struct snib__value none = {.type = SNIB__RESP_ARRAY};
+    struct snib__engine *engine = node->driver->engine;
+    snib__driver_enter(node->driver);
+    struct snib__op *oldest = NULL;
+    for (struct snib__op *op = engine->live; op; op = op->live_next)
+        if (op->kind == SNIB__OP_EXTEND && op->member && (!oldest || op->serial < oldest->serial))
+            oldest = op;
+    if (oldest && !oldest->done) {
+        snib__node_forget(engine, oldest);
+        snib__extend_answer(engine, oldest, snib__now(), &none, 1, snib__now());
+    }
+    snib__driver_leave(node->driver);
+}
+
+static void lease_the_first(void)
+{
+    grant_lease(&nodes[0]);
+}
+
+/* A member answers an extension that was given up just as the next one begins: the next one has still to be granted. */
+static void answer_to_an_earlier_extension(void **state)
+{
+    (void)state;
+    snib_lock *given[] = {nodes[0].lock, nodes[OTHER].lock}, *multi;
+    snib_event event = {.size = sizeof event};
+    snib_op *handle, *first, *second;
+    assert_int_equal(snib_multi_new(given, 2, NULL, &multi, NULL), SNIB_OK);
+    assert_int_equal(snib_lock_acquire_submit(multi, 0, -1, NULL, 0, &handle, NULL), SNIB_OK);
+    grant_member(&nodes[0]);
+    grant_the_last();
+    assert_int_equal(snib_op_wait(handle, 60000, &event, NULL), SNIB_OK);
+    snib_hold *hold = event.hold;
+    assert_int_equal(snib_hold_extend_submit(hold, 40000, NULL, 0, &first, NULL), SNIB_OK);
+    lock_with_member(nodes[0].driver); /* it is asked */
+    snib__sys_unlock(&nodes[0].driver->mutex);
+    assert_int_equal(snib_op_cancel(first), SNIB_OK);
+    before_home = lease_the_first;
+    enters = TO_THE_MEMBER;
+    assert_int_equal(snib_hold_extend_submit(hold, 50000, NULL, 0, &second, NULL), SNIB_OK);
+    assert_null(before_home);
+    snib__driver_enter(nodes[0].driver);
+    const struct snib__op *asks = NULL;
+    for (struct snib__op *op = nodes[0].driver->engine->live; op; op = op->live_next)
+        if (op->kind == SNIB__OP_EXTEND && op->member)
+            asks = op;
+    bool asked = asks && !asks->done;
+    snib__driver_leave(nodes[0].driver);
+    assert_true(asked);
+    grant_lease(&nodes[OTHER]);
+    assert_int_equal(snib_op_wait(second, 1, &event, NULL), SNIB_AGAIN);
+    snib_op_free(first);
+    snib_op_free(second);
+    snib_hold_free(hold);
+    snib_lock_free(multi);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(grant_that_comes_as_it_is_given_up, start, stop),
         cmocka_unit_test_setup_teardown(grant_between_two_looks, start, stop),
+        cmocka_unit_test_setup_teardown(loss_between_two_looks, start, stop),
+        cmocka_unit_test_setup_teardown(answer_to_an_earlier_extension, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

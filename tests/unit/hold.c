@@ -73,6 +73,29 @@ static void at_risk_after_a_restart(void **state)
     }
 }
 
+/* Its carrier gives a renewed member a lease of its own before the restarted server has confirmed it: no renewal will ask any
+ * more. */
+static void fixed_after_a_restart(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    struct snib__hold *hold = granted(engine, gate(engine, SNIB_MUTEX, "m"), &renewed);
+    cut_link(engine);
+    server_id = "xyz";
+    await_connect(engine);
+    connect_link(engine);
+    snib__hold_extended(engine, hold, 5 * SECOND, now, now);
+    assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_AT_RISK);
+    snib__engine_tick(engine, now);
+    answer_own(engine);
+    assert_int_equal(on_the_way(engine), 1);
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RENEW);
+    answer(engine, "*0\r\n");
+    assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
+    server_id = "abc";
+    snib__engine_free(engine);
+}
+
 /* Permits of a semaphore have no lease that could make their release needless. */
 static void permits_for_ever(void **state)
 {
@@ -728,6 +751,7 @@ int main(void)
         cmocka_unit_test(safe_until),
         cmocka_unit_test(at_risk),
         cmocka_unit_test(at_risk_after_a_restart),
+        cmocka_unit_test(fixed_after_a_restart),
         cmocka_unit_test(permits_for_ever),
         cmocka_unit_test(max_hold_after_a_hand_over),
         cmocka_unit_test(late_grant),

@@ -574,4 +574,32 @@ MUTANTS = [
         "",
         "live/group_leases extended_twice_at_once",
     ),
+    Mutant(
+        "the members of a lost lock are let go of before its holder hears of the loss",
+        "api/carrier.c",
+        "bool untold = c->group.phase == SNIB__GROUP_ENDED && !c->finished;",
+        "bool untold = false;",
+        "unit_carrier",
+    ),
+    Mutant(
+        "a member's answer to an extension that was given up counts for the next one",
+        "api/group.c",
+        "current = current && !(extends && member->outdated);",
+        "",
+        "unit_carrier",
+    ),
+    Mutant(
+        "an extension is believed while a shorter lease may still arrive",
+        "engine/extend.c",
+        "return hold->acquired_at <= hold->gate->node->shortens_at;",
+        "return hold == NULL;",
+        "unit_extend",
+    ),
+    Mutant(
+        "what may shorten leases is forgotten on a broken connection that could not be ended",
+        "engine/node.c",
+        "if (conn->left && node->astray_at) node->shortens_at = node->astray_at;",
+        "",
+        "unit_extend",
+    ),
 ]

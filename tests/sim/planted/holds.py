@@ -93,9 +93,16 @@ MUTANTS = [
     Mutant(
         "a fixed lease that was asked for before the clock was set is free of doubt",
         "engine/watchdog.c",
-        "if (sent_at < hold->gate->node->moved_at && watchdog_has_fixed(hold)) {",
-        "if (false && now) {",
+        "hold->unsure |= sent_at < hold->gate->node->moved_at;",
+        "(void)sent_at;",
         "unit_clock",
+    ),
+    Mutant(
+        "a member that gets a lease of its own is no longer asked for at the restarted server",
+        "engine/watchdog.c",
+        "if (hold->unsure || (hold->flags & SNIB__INHERITED)) snib__watchdog_ask_later(hold, now);",
+        "if (sent_at < hold->gate->node->moved_at) snib__watchdog_ask_later(hold, now);",
+        "unit_hold",
     ),
     Mutant(
         "a question leaves a fixed lease as it is",
