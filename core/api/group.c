@@ -195,7 +195,8 @@ static int32_t carrier_tried(const struct snib__carrier *c, const struct snib__o
 {
     snib__time now = snib__now(), whole = (snib__time)c->home->options.try_timeout_ms * SNIB__MS;
     bool brief = !c->parts->majority && now >= snib__carrier_latest(c) && now < op->started + whole;
-    return op->code == SNIB_EUNREACHABLE && brief ? snib__carrier_late_code(c) : op->code;
+    bool silent = op->code == SNIB_EUNREACHABLE || op->code == SNIB_ECONNECT;
+    return silent && brief && snib__carrier_late_code(c) > 0 ? SNIB_TIMEDOUT : op->code;
 }
 
 /* Inside the member's client. */

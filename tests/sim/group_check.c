@@ -526,6 +526,15 @@ static bool may_be_unfree(const struct world_task *task)
                                    : task->contended;
 }
 
+/* The members of a multi lock share the patience of a single try.  Where the ways are long, connecting to the first ones may
+ * have used it up: about eight ways for each. */
+static bool may_be_unasked(const struct world_task *task)
+{
+    snib__time patience = world.patience / 3 / SNIB__MS * SNIB__MS;
+    return !world.majority && task->lock != NULL && task->lock->n * 8 * world.delay > patience &&
+           world.now >= task->submitted + patience;
+}
+
 void check_result(const struct world_process *process, struct world_task *task, int32_t code)
 {
     bool closed = is_closed(task->home, task->lock);
@@ -543,7 +552,7 @@ void check_result(const struct world_process *process, struct world_task *task, 
                  : code == SNIB_TIMEDOUT  ? world.now >= task->wait_ends && may_be_unfree(task)
                  : code == SNIB_CANCELLED ? task->cancelled
                  : code == SNIB_ECLOSED   ? closed
-                                          : code < 0 && troubled;
+                                          : code < 0 && (troubled || may_be_unasked(task));
     }
     if (!honest) {
         world_fail("%u: %s ended with %s", process->id,

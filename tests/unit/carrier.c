@@ -26,6 +26,7 @@ static struct node {
 } nodes[NODES];
 
 static char folder[32];
+static int64_t try_timeout_ms = 60000;
 
 static int start(void **state)
 {
@@ -45,7 +46,8 @@ static int start(void **state)
         assert_int_equal(listen(node->fd, 8), 0);
         snprintf(url, sizeof url, "unix://%s", node->address.sun_path);
         snib_client_options_init(&o, sizeof o);
-        o.connect_timeout_ms = o.reply_timeout_ms = o.patience_ms = o.try_timeout_ms = 60000;
+        o.connect_timeout_ms = o.reply_timeout_ms = o.patience_ms = 60000;
+        o.try_timeout_ms = try_timeout_ms;
         assert_int_equal(snib_client_open(url, &o, &node->client, NULL), SNIB_OK);
         assert_int_equal(snib_lock_new(node->client, SNIB_MUTEX, "m", 1, NULL, &node->lock, NULL),
                          SNIB_OK);
@@ -322,6 +324,53 @@ static void answer_to_an_earlier_extension(void **state)
     snib_lock_free(multi);
 }
 
+static int start_briefly(void **state)
+{
+    try_timeout_ms = 400;
+    return start(state);
+}
+
+static int stop_briefly(void **state)
+{
+    try_timeout_ms = 60000;
+    return stop(state);
+}
+
+/* False: its wait is over, because this thread stood still. */
+static bool answer_first(const struct snib__verdict *verdict)
+{
+    struct snib__engine *engine = nodes[0].driver->engine;
+    snib__driver_enter(nodes[0].driver);
+    struct snib__op *op = engine->live;
+    while (op && (op->done || op->member == 0))
+        op = op->live_next;
+    if (op) {
+        snib__node_forget(engine, op->hold);
+        snib__gate_acquired(engine, op->hold, snib__now(), verdict, snib__now());
+    }
+    snib__driver_leave(nodes[0].driver);
+    return op != NULL;
+}
+
+/* The first member was not free for most of a wait, and there is no connection for the last one when it ends: the wait was
+ * for the first. */
+static void wait_for_the_first(void **state)
+{
+    (void)state;
+    static const struct snib__verdict no = {.left_ms = 30000}, yes = {.yes = true};
+    snib_lock *given[] = {nodes[0].lock, nodes[OTHER].lock}, *multi;
+    snib_event event = {.size = sizeof event};
+    snib_op *handle;
+    assert_int_equal(snib_multi_new(given, 2, NULL, &multi, NULL), SNIB_OK);
+    assert_int_equal(snib_lock_acquire_submit(multi, 0, 500, NULL, 0, &handle, NULL), SNIB_OK);
+    bool told = answer_first(&no);
+    usleep(200 * 1000); /* so that less than a try's time is left for the last one */
+    answer_first(&yes);
+    assert_int_equal(snib_op_wait(handle, 60000, &event, NULL), SNIB_OK);
+    assert_int_equal(event.code, told ? SNIB_TIMEDOUT : SNIB_ECONNECT);
+    snib_lock_free(multi);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -329,6 +378,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(grant_between_two_looks, start, stop),
         cmocka_unit_test_setup_teardown(loss_between_two_looks, start, stop),
         cmocka_unit_test_setup_teardown(answer_to_an_earlier_extension, start, stop),
+        cmocka_unit_test_setup_teardown(wait_for_the_first, start_briefly, stop_briefly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

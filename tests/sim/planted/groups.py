@@ -602,4 +602,11 @@ MUTANTS = [
         "",
         "unit_extend",
     ),
+    Mutant(
+        "a wait for one member of a multi lock ends as no connection to the next one",
+        "api/group.c",
+        "op->code == SNIB_EUNREACHABLE || op->code == SNIB_ECONNECT;",
+        "op->code == SNIB_EUNREACHABLE;",
+        "unit_carrier",
+    ),
 ]
