@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "cbfc12cf72cf8034"
+#define SNIB_BUILD_ID "f728f66fb7ae5e45"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -2368,7 +2368,7 @@ struct snib__op {
     struct snib__link *link;  /* engine: the link that carries its request; NULL: none yet */
     struct snib__hold *hold;
     snib__time started;
-    uint64_t serial;     /* in order of start */
+    uint64_t serial;     /* in order of start; a read that joins a write hold starts again */
     snib__time deadline; /* the end of its wait; SNIB__NEVER */
     snib__time timer;    /* its time in the heap */
     uint32_t timer_at;   /* place in the heap, 0 = not in it */
@@ -5999,7 +5999,8 @@ static int32_t carrier_tried(const struct snib__carrier *c, const struct snib__o
 {
     snib__time now = snib__now(), whole = (snib__time)c->home->options.try_timeout_ms * SNIB__MS;
     bool brief = !c->parts->majority && now >= snib__carrier_latest(c) && now < op->started + whole;
-    return op->code == SNIB_EUNREACHABLE && brief ? snib__carrier_late_code(c) : op->code;
+    bool silent = op->code == SNIB_EUNREACHABLE || op->code == SNIB_ECONNECT;
+    return silent && brief && snib__carrier_late_code(c) > 0 ? SNIB_TIMEDOUT : op->code;
 }
 
 /* Inside the member's client. */
@@ -25284,6 +25285,8 @@ static int32_t snib__gate_meets(struct snib__engine *e, struct snib__op *op, sni
         return code;
     op->hold->number = number;
     op->hold->flags |= SNIB__LENT;
+    /* behind those that have joined it, ahead of all others: see waitq.c */
+    op->serial = ++e->next_serial;
     return SNIB_AGAIN;
 }
 
@@ -32180,13 +32183,13 @@ static void snib__waitq_push(struct snib__waitq *waitq, struct snib__op *op, boo
 }
 
 /* Whether one is ahead of another: by start time, but a read under its owner's write hold is ahead of those that wait for
- * the end of that.  Among them are reads whose own write hold has ended: its number is lower. */
+ * the end of that.  Among them are reads whose own write hold has ended: they have joined that before. */
 static bool wait_is_ahead(const struct snib__op *op, const struct snib__op *other)
 {
     bool lent = op->hold->flags & SNIB__LENT, other_lent = other->hold->flags & SNIB__LENT;
     if (lent != other_lent)
         return lent;
-    return lent && op->hold->number != other->hold->number ? op->hold->number > other->hold->number
+    return lent && op->hold->number != other->hold->number ? op->serial > other->serial
                                                            : op->serial < other->serial;
 }
 

@@ -174,7 +174,7 @@ struct snib__op {
     struct snib__link *link;  /* engine: the link that carries its request; NULL: none yet */
     struct snib__hold *hold;
     snib__time started;
-    uint64_t serial;     /* in order of start */
+    uint64_t serial;     /* in order of start; a read that joins a write hold starts again */
     snib__time deadline; /* the end of its wait; SNIB__NEVER */
     snib__time timer;    /* its time in the heap */
     uint32_t timer_at;   /* place in the heap, 0 = not in it */

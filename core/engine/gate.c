@@ -338,6 +338,8 @@ int32_t snib__gate_meets(struct snib__engine *e, struct snib__op *op, snib__time
         return code;
     op->hold->number = number;
     op->hold->flags |= SNIB__LENT;
+    /* behind those that have joined it, ahead of all others: see waitq.c */
+    op->serial = ++e->next_serial;
     return SNIB_AGAIN;
 }
 

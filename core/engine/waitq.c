@@ -101,13 +101,13 @@ void snib__waitq_push(struct snib__waitq *waitq, struct snib__op *op, bool front
 }
 
 /* Whether one is ahead of another: by start time, but a read under its owner's write hold is ahead of those that wait for
- * the end of that.  Among them are reads whose own write hold has ended: its number is lower. */
+ * the end of that.  Among them are reads whose own write hold has ended: they have joined that before. */
 static bool wait_is_ahead(const struct snib__op *op, const struct snib__op *other)
 {
     bool lent = op->hold->flags & SNIB__LENT, other_lent = other->hold->flags & SNIB__LENT;
     if (lent != other_lent)
         return lent;
-    return lent && op->hold->number != other->hold->number ? op->hold->number > other->hold->number
+    return lent && op->hold->number != other->hold->number ? op->serial > other->serial
                                                            : op->serial < other->serial;
 }
 

@@ -178,11 +178,11 @@ static void owner_that_waits_for_itself(void **state)
 
 /* A read under its owner's write hold goes ahead of one whose own write hold has ended: that one waits for the end of the
  * present one, and so for the end of this read. */
-static void read_under_the_present_write(void **state)
+static void under_the_present_write(uint64_t number)
 {
-    (void)state;
     int32_t code;
     struct snib__engine *engine = begin();
+    engine->next_number = 100;
     struct snib__gate *read = gate(engine, SNIB_READ, "m"), *write = gate(engine, SNIB_WRITE, "m");
     struct snib__op *former = acquire(engine, write, 8);
     connect_link(engine);
@@ -194,6 +194,7 @@ static void read_under_the_present_write(void **state)
     answer(engine, ":1000\r\n"); /* another process has taken it, by force */
     snib__engine_release(engine, hold, now, &code);
     struct snib__op *writer = acquire(engine, write, 7);
+    writer->hold->number = number; /* it has waited for longer or for less long */
     for (int i = 0; i < 8 && !writer->done; i++) {
         answer_own(engine);
         int script = oldest_script(engine);
@@ -210,6 +211,13 @@ static void read_under_the_present_write(void **state)
     }
     assert_true(present->done && !stale->done);
     snib__engine_free(engine);
+}
+
+static void read_under_the_present_write(void **state)
+{
+    (void)state;
+    under_the_present_write(50);
+    under_the_present_write(150);
 }
 
 /* ---- The release ----------------------------------------------------------------------------------- */

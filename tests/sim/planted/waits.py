@@ -757,4 +757,11 @@ MUTANTS = [
         "return lent && op->hold->number != other->hold->number && op->serial == 0",
         "unit_hold read_under_the_present",
     ),
+    Mutant(
+        "a read that joins a write hold goes behind one whose write hold had a higher number",
+        "engine/waitq.c",
+        "? op->serial > other->serial",
+        "? op->hold->number > other->hold->number",
+        "unit_hold",
+    ),
 ]
