@@ -452,6 +452,8 @@ static void check_excused(struct topo_process *process, struct topo_hold *hold)
     }
     snib__time since = latest(hold->excused_at, check_reaches_since(process, name->shard));
     since = latest(latest(since, name->island_until), name->apart_until);
+    /* the process may have been connected to it all along */
+    since = latest(since, topo.servers[topo.shards[name->shard].authority].promoted_at);
     if ((topo.enabled >> TOPO_DELAY & 1) !=
         0) { /* the last delayed reply is on its way when calm begins */
         since = latest(since, topo.calm_at + topo.lease / 2);
