@@ -161,8 +161,11 @@ static void client_log(struct snib__driver *driver, int32_t level, const char *t
 {
     struct snib__client *client =
         (struct snib__client *)driver; /* the driver is its first member */
-    if (client->log_queue)
-        snib__queue_push_log(client->log_queue, level, text, wakes);
+    uint32_t dropped = snib__engine_log_dropped(driver->engine);
+    if (!client->log_queue)
+        return;
+    client->log_queue->log_dropped += dropped;
+    snib__queue_push_log(client->log_queue, level, text, wakes);
 }
 
 /* ---- birth and end ---- */

@@ -232,9 +232,10 @@ void snib__engine_log(struct snib__engine *e, int32_t level, const char *format,
     va_list arguments;
     if (level > e->log_level)
         return;
-    if (e->log_n == SNIB__RECORDS_MAX) {
-        e->log_head = (e->log_head + 1) % SNIB__RECORDS_MAX;
+    if (e->log_n == SNIB__RECORDS_MAX) { /* all holds of a client may be lost in one step */
+        e->log_head = (e->log_head + 1U) % SNIB__RECORDS_MAX;
         e->log_n--;
+        e->log_dropped++;
     }
     struct snib__record *record = &e->log[(e->log_head + e->log_n++) % SNIB__RECORDS_MAX];
     record->level = level;
@@ -248,10 +249,17 @@ const char *snib__engine_take_log(struct snib__engine *e, int32_t *out_level)
     if (e->log_n == 0)
         return NULL;
     const struct snib__record *record = &e->log[e->log_head];
-    e->log_head = (e->log_head + 1) % SNIB__RECORDS_MAX;
+    e->log_head = (e->log_head + 1U) % SNIB__RECORDS_MAX;
     e->log_n--;
     *out_level = record->level;
     return record->text;
+}
+
+uint32_t snib__engine_log_dropped(struct snib__engine *e)
+{
+    uint32_t dropped = e->log_dropped;
+    e->log_dropped = 0;
+    return dropped;
 }
 
 struct snib__op *snib__engine_live(const struct snib__engine *e)

@@ -471,10 +471,12 @@ void snib__engine_stop(struct snib__engine *engine, snib__time now);
 uint64_t snib__engine_moves(const struct snib__engine *engine);
 uint64_t snib__engine_random(struct snib__engine *engine, uint64_t below);
 void snib__engine_stats(const struct snib__engine *engine, snib_client_stats_data *out);
-/* Log records: add one; the next one with its level, or NULL. */
+/* Log records: add one; the next one with its level, or NULL; how many were dropped since that was last asked, because
+ * too many came about before they were taken. */
 void snib__engine_log(struct snib__engine *engine, int32_t level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 const char *snib__engine_take_log(struct snib__engine *engine, int32_t *out_level);
+uint32_t snib__engine_log_dropped(struct snib__engine *engine);
 void snib__engine_log_level(struct snib__engine *engine, int32_t level);
 
 #endif

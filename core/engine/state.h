@@ -374,7 +374,8 @@ struct snib__engine {
     struct snib__slab *slabs;
     uint64_t memory;
     struct snib__record log[SNIB__RECORDS_MAX]; /* not yet fetched; the oldest are overwritten */
-    uint32_t log_head, log_n;
+    uint16_t log_head, log_n;
+    uint32_t log_dropped; /* overwritten, and not told yet */
 };
 
 /* Another node has served the name since then, also if the present one has it back. */

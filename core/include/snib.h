@@ -969,7 +969,7 @@ typedef struct snib_event {
     snib_texts *texts; /* DONE of a list, describe or identity with SNIB_OK: owned by the caller, see snib_texts_free() */
     int64_t fencing; /* the fencing token or 0 */
     int64_t remaining_ms; /* acquire: until the deadline.  info: lease left */
-    int64_t count;        /* info: hold count */
+    int64_t count;        /* info: hold count.  A count: its value.  LOG: the records dropped before it */
     int64_t waiting;      /* info: waiting processes */
     int32_t held;         /* info: see snib_lock_info_data */
     int32_t mine;         /* info: likewise */
@@ -1053,7 +1053,8 @@ enum snib_log_level {
 };
 
 /* snib_client_log - send log records of this level and more severe ones to a queue as SNIB_EVENT_LOG.  At most 256
- * wait there; older ones are dropped, and the next record gives their number.  queue NULL or level NONE: stop. */
+ * wait there, and at most 16 of what happens at one moment, such as the loss of all holds; older ones are dropped, and
+ * the next record gives their number in `count`.  queue NULL or level NONE: stop. */
 SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t level,
                              snib_error *err);
 

@@ -170,7 +170,7 @@ static void first_answer_may_be_slow(void **state)
     snib__engine_free(engine);
 }
 
-/* Records that are not fetched make room for newer ones. */
+/* Records that are not fetched make room for newer ones, and are counted. */
 static void log_keeps_the_newest(void **state)
 {
     (void)state;
@@ -185,6 +185,8 @@ static void log_keeps_the_newest(void **state)
         assert_string_equal(snib__engine_take_log(engine, &level), text);
     }
     assert_null(snib__engine_take_log(engine, &level));
+    assert_int_equal(snib__engine_log_dropped(engine), 5);
+    assert_int_equal(snib__engine_log_dropped(engine), 0);
     snib__engine_free(engine);
 }
 
