@@ -296,13 +296,13 @@ static int question_client(snib_client *handle, const struct question_texts *q, 
 {
     int32_t code;
     struct snib__queue *queue = NULL;
-    if ((q->list || q->identity) && !q->text && q->n)
-        return snib__fail_null(err, q->list ? "pattern" : "owner");
+    if (!q->text && q->n)
+        return snib__fail_null(err, q->list ? "pattern" : q->identity ? "owner" : "name");
     if (q->list && q->n > QUESTION_PATTERN_MAX)
         return snib__fail(err, SNIB_EINVAL, 0, "the pattern has %zu bytes; the limit is %d", q->n,
                           QUESTION_PATTERN_MAX);
     if (!q->list && !q->identity && !q->load && !q->server &&
-        (code = snib__name_check(q->text ? q->text : "", q->n, err)) != SNIB_OK)
+        (code = snib__name_check(q->text, q->n, err)) != SNIB_OK)
         return code;
     struct snib__client *client = snib__client_enter(handle, err, &code);
     if (!client)
@@ -322,8 +322,6 @@ static int question_here(snib_client *handle, struct question_texts *q, char *bu
     snib_event event;
     if (!buffer || !out_used || !out_count)
         return snib__fail_null(err, !buffer ? "buffer" : out_used ? "out_count" : "out_used");
-    if (!q->text && q->n)
-        return snib__fail_null(err, q->list ? "pattern" : q->identity ? "owner" : "name");
     if (q->cap < QUESTION_TEXTS_BYTES)
         return snib__fail(err, SNIB_EINVAL, 0, "the buffer has %zu bytes; it must have %d", q->cap,
                           (int)QUESTION_TEXTS_BYTES);

@@ -141,6 +141,8 @@ static void nothing_to_write_to(void **state)
             snib_client_identity(w.client, NULL, 1, buffer, 65536, OUT, OUT, ERR));
     REFUSED(SNIB_EINVAL, "owner",
             snib_client_identity_submit(w.client, NULL, 1, w.queue, 0, OUT, ERR));
+    REFUSED(SNIB_EINVAL, "name",
+            snib_client_describe_submit(w.client, NULL, 1, w.queue, 0, OUT, ERR));
     REFUSED(SNIB_EINVAL, "out_used",
             snib_client_identity(w.client, "o", 1, buffer, 65536, NULL, OUT, ERR));
     REFUSED(SNIB_EINVAL, "buffer",
