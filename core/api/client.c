@@ -6,6 +6,7 @@
 #include "api/objects.h"
 #include "api/options.h"
 #include "api/uses.h"
+#include "net/text.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -189,13 +190,15 @@ static snib__time client_nap(snib__time lease)
 static void client_say_where(struct snib__client *client)
 {
     const struct snib__url *url = &client->url;
-    char first[SNIB__ADDRESS_TEXT], more[24] = "";
+    char first[SNIB__ADDRESS_TEXT], more[24] = "", service[81] = "";
     snib__address_text(url->addresses, first);
     if (url->addresses_n > 1)
         snprintf(more, sizeof more, " and %u more", url->addresses_n - 1);
+    if (url->service)
+        snib__text_show(service, sizeof service, url->service, strlen(url->service));
     if (url->topology == SNIB__SENTINEL)
-        snprintf(client->where, sizeof client->where, "\"%.80s\" by the sentinel%s %s%s",
-                 url->service, *more ? "s" : "", first, more);
+        snprintf(client->where, sizeof client->where, "\"%s\" by the sentinel%s %s%s", service,
+                 *more ? "s" : "", first, more);
     else
         snprintf(client->where, sizeof client->where, "%s", first);
 }

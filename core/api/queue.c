@@ -5,6 +5,7 @@
  * The descriptor is a set of the bell and the sockets that the consumer reads itself: lead.h.
  */
 #include "api/say.h"
+#include "net/text.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -140,7 +141,7 @@ void snib__queue_push_log(struct snib__queue *queue, int32_t level, const char *
     struct snib__log_record *record =
         &queue->log[(queue->log_head + queue->log_n++) % SNIB__LOG_MAX];
     record->level = level;
-    snprintf(record->text, sizeof record->text, "%s", text);
+    snib__text_show(record->text, sizeof record->text, text, strlen(text));
     queue_signal(queue, was_empty, wakes);
 }
 

@@ -4,6 +4,7 @@
 #include "api/say.h"
 #include "locks/kind.h"
 #include "net/error.h"
+#include "net/text.h"
 
 #include <errno.h>
 #include <string.h>
@@ -149,12 +150,37 @@ static void the_servers_words_are_found(void **state)
     snib__gate_put(client->driver.engine, gate);
 }
 
+/* The system's words are not UTF-8 in every locale, and a name may be cut. */
+static void every_sentence_is_utf8(void **state)
+{
+    (void)state;
+    const struct snib__told told = {
+        .code = SNIB_ECONNECT, .cause = SNIB_ETLS, .words = "Connexion refus\xe9", .where = "a:1"};
+    char text[TEXT_MAX], url[400] = "redis+sentinel://a:1/x";
+    snib__say(text, sizeof text, client, NULL, &told);
+    assert_string_equal(text,
+                        "no connection to a:1 (Connexion refus?); nothing was applied");
+    for (int i = 0; i < 60; i++)
+        strcat(url, "\xc3\xa9"); /* the 80th byte of the service is half of one */
+    snib_client *other;
+    int32_t code;
+    assert_int_equal(snib_client_open(url, NULL, &other, NULL), SNIB_OK);
+    const struct snib__client *inside = snib__client_enter(other, NULL, &code);
+    char where[sizeof inside->where];
+    memcpy(where, inside->where, sizeof where);
+    assert_int_equal(snib__text_clean(where, strlen(where), false), strlen(inside->where));
+    assert_string_equal(where, inside->where);
+    snib__handle_put(other);
+    snib_client_free(other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_loses_its_end),
         cmocka_unit_test(a_members_sentence_stays_whole),
         cmocka_unit_test(the_servers_words_are_found),
+        cmocka_unit_test(every_sentence_is_utf8),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }
