@@ -37,10 +37,12 @@ const (
 // State is the state of a hold at a moment.
 type State int32
 
-// The states of a hold.
+// The states of a hold. One is at risk while a renewal is overdue, the connection is down, a server that was restarted
+// or took over has not confirmed it yet, or the server's clock has jumped since its lease began; one of a lock of
+// several clients while too few members are free of such a doubt.
 const (
 	StateValid    State = 0 // safe
-	StateAtRisk   State = 1 // still safe, but renewal is overdue or the connection is down
+	StateAtRisk   State = 1 // still safe, but in doubt
 	StateLost     State = 2 // no longer safe, for ever
 	StateReleased State = 3 // released by the program
 )

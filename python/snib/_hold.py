@@ -30,10 +30,15 @@ ARRIVING, OWNED, LEAVING, GIVEN_BACK = range(4)
 
 
 class State(enum.IntEnum):
-    """Whether a hold can be trusted."""
+    """Whether a hold can be trusted.
+
+    One is at risk while a renewal is overdue, the connection is down, a server that was restarted
+    or took over has not confirmed it yet, or the server's clock has jumped since its lease began;
+    one of a lock of several clients while too few members are free of such a doubt.
+    """
 
     VALID = 0  # safe
-    AT_RISK = 1  # still safe, but renewal is overdue or the connection is down
+    AT_RISK = 1  # still safe, but in doubt
     LOST = 2  # no longer safe, for ever
     RELEASED = 3  # released by the program
 
