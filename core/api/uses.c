@@ -2,7 +2,6 @@
 #include "api/uses.h"
 
 #include "api/group.h"
-#include "api/say.h"
 #include "locks/kind.h"
 #include "net/text.h"
 

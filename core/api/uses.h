@@ -11,6 +11,7 @@
 
 #include "api/objects.h"
 #include "api/order.h"
+#include "api/say.h"
 #include "locks/group.h"
 
 #include <stdbool.h>
@@ -19,7 +20,6 @@
 
 #define SNIB__USES_BUCKETS 512
 #define SNIB__USE_WHO_CAP 48 /* of a thread or task, with its NUL */
-#define SNIB__USE_LABEL_CAP 112
 #define SNIB__USE_NOWHERE "an unknown place"
 #define SNIB__USE_HASH 0xcbf29ce484222325U /* what a hash begins with */
 
@@ -37,7 +37,7 @@ struct snib__use {
     bool alone;   /* its holder cannot get it once more without a release */
     char place[SNIB__SITE_CAP];
     char who[SNIB__USE_WHO_CAP];     /* "task Task-3"; empty: it has no name */
-    char label[SNIB__USE_LABEL_CAP]; /* mutex "name" */
+    char label[SNIB__SAY_LOCK];      /* mutex "name" */
     uint8_t parts[SNIB__GROUP_MAX];  /* of each name: those of one part are taken together */
     uint32_t n;
     struct snib__order_name names[]; /* of all members */
