@@ -264,7 +264,8 @@ SNIB_API void snib_client_options_init(snib_client_options *options, size_t size
  *          memory://name is the memory server of that name in this process, for tests: see snib_testing.h.
  *          A scheme that this build does not support returns SNIB_ENOTSUP.  valkey is an alias of redis, and
  *          valkeys of rediss.  Put IPv6 addresses in brackets.  User, password, path, service and option values
- *          are percent-decoded.  redis://:password@host gives a password without a user.
+ *          are percent-decoded.  redis://:password@host gives a password without a user; a user without a password
+ *          logs in with an empty one, which the server accepts for users with nopass.
  *          ?name=value&name=value sets options, named like the fields above without _ms, and db, the database.
  *          A time is a decimal number followed by ms, s, m or h, or a plain number of seconds.
  *          NULL: the environment variable SNIB_URL or, if it is unset or empty, redis://127.0.0.1:6379;

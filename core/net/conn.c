@@ -241,14 +241,16 @@ bool snib__conn_spells(struct snib__conn *conn, int script)
     return spells;
 }
 
+/* A user may have no password: without AUTH, the connection would silently be another user's, the default one's. */
 static int conn_login(struct snib__conn *conn, int kind, const struct snib__login *login,
                       snib__time now)
 {
-    if (!login->password)
+    const char *password = login->password ? login->password : "";
+    if (!login->username && !login->password)
         return 0;
     conn->out.secret = true;
-    return login->username ? CONN_SAY(conn, kind, now, "AUTH", login->username, login->password)
-                           : CONN_SAY(conn, kind, now, "AUTH", login->password);
+    return login->username ? CONN_SAY(conn, kind, now, "AUTH", login->username, password)
+                           : CONN_SAY(conn, kind, now, "AUTH", password);
 }
 
 int snib__conn_relogin(struct snib__conn *conn, const struct snib__login *login, snib__time now)

@@ -129,8 +129,9 @@ static void handshake_tells_why_it_fails(void **state)
 {
     (void)state;
     const struct snib__login none = {0}, both = {.username = "user", .password = "secret"},
-                             database = {.database = 99};
+                             alone = {.username = "user"}, database = {.database = 99};
     handshake_fails(SNIB_EAUTH, &both, "-WRONGPASS invalid username-password pair\r\n");
+    handshake_fails(SNIB_EAUTH, &alone, "-WRONGPASS invalid username-password pair\r\n");
     handshake_fails(SNIB_EAUTH, &none, "-NOAUTH Authentication required.\r\n");
     handshake_fails(SNIB_EDATABASE, &database,
                     "+OK\r\n+PONG\r\n:17\r\n$0\r\n\r\n-ERR DB index is out of range\r\n");
