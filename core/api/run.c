@@ -169,6 +169,11 @@ int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, sn
     snib__engine_call(driver->engine, false);
     if (!op) {
         struct snib__told told = {.code = code, .reason = run->reason};
+        if (code == SNIB_ELIMIT) {
+            told.words = "the client has as many operations in progress as its option waiters_max "
+                         "allows; wait for some to end, or raise it";
+            told.explained = true;
+        }
         if (code != SNIB_OK)
             snib__fail_told(err, client, run->gate, &told);
         snib__driver_leave(driver);

@@ -334,6 +334,23 @@ static void texts(void **state)
     assert_int_equal(cursor, 9);
 }
 
+static void more_operations_than_allowed(void **state)
+{
+    (void)state;
+    snib_queue *queue;
+    snib_op *op;
+    snib_client *client = open_client("unix:///nowhere?waiters_max=1");
+    assert_int_equal(snib_queue_new(client, &queue, NULL), SNIB_OK);
+    snib_lock *lock = lock_of(client, SNIB_MUTEX);
+    assert_int_equal(snib_client_ping_submit(client, -1, queue, 0, &op, NULL), SNIB_OK);
+    REFUSED(SNIB_ELIMIT, "mutex \"m\": the client has as many",
+            snib_lock_acquire(lock, 0, 0, OUT, ERR));
+    REFUSED(SNIB_ELIMIT, "waiters_max", snib_client_ping(client, 0, ERR));
+    snib_queue_free(queue);
+    snib_lock_free(lock);
+    snib_client_free(client);
+}
+
 static void log_levels(void **state)
 {
     (void)state;
@@ -665,6 +682,7 @@ int main(void)
         cmocka_unit_test(permits),
         cmocka_unit_test(counts),
         cmocka_unit_test(texts),
+        cmocka_unit_test(more_operations_than_allowed),
         cmocka_unit_test(log_levels),
         cmocka_unit_test(sizes),
         cmocka_unit_test(short_results),

@@ -158,8 +158,7 @@ static void every_sentence_is_utf8(void **state)
         .code = SNIB_ECONNECT, .cause = SNIB_ETLS, .words = "Connexion refus\xe9", .where = "a:1"};
     char text[TEXT_MAX], url[400] = "redis+sentinel://a:1/x";
     snib__say(text, sizeof text, client, NULL, &told);
-    assert_string_equal(text,
-                        "no connection to a:1 (Connexion refus?); nothing was applied");
+    assert_string_equal(text, "no connection to a:1 (Connexion refus?); nothing was applied");
     for (int i = 0; i < 60; i++)
         strcat(url, "\xc3\xa9"); /* the 80th byte of the service is half of one */
     snib_client *other;
