@@ -264,7 +264,8 @@ SNIB_API void snib_client_options_init(snib_client_options *options, size_t size
  *          memory://name is the memory server of that name in this process, for tests: see snib_testing.h.
  *          A scheme that this build does not support returns SNIB_ENOTSUP.  valkey is an alias of redis, and
  *          valkeys of rediss.  Put IPv6 addresses in brackets.  User, password, path, service and option values
- *          are percent-decoded.  redis://:password@host gives a password without a user.
+ *          are percent-decoded.  redis://:password@host gives a password without a user; a user without a password
+ *          logs in with an empty one, which the server accepts for users with nopass.
  *          ?name=value&name=value sets options, named like the fields above without _ms, and db, the database.
  *          A time is a decimal number followed by ms, s, m or h, or a plain number of seconds.
  *          NULL: the environment variable SNIB_URL or, if it is unset or empty, redis://127.0.0.1:6379;
@@ -969,7 +970,7 @@ typedef struct snib_event {
     snib_texts *texts; /* DONE of a list, describe or identity with SNIB_OK: owned by the caller, see snib_texts_free() */
     int64_t fencing; /* the fencing token or 0 */
     int64_t remaining_ms; /* acquire: until the deadline.  info: lease left */
-    int64_t count;        /* info: hold count */
+    int64_t count;        /* info: hold count.  A count: its value.  LOG: the records dropped before it */
     int64_t waiting;      /* info: waiting processes */
     int32_t held;         /* info: see snib_lock_info_data */
     int32_t mine;         /* info: likewise */
@@ -1015,7 +1016,8 @@ SNIB_API int snib_queue_new(snib_client *client, snib_queue **out_queue, snib_er
  * Returns  the descriptor, or an error code. */
 SNIB_API int snib_queue_fd(snib_queue *queue, snib_error *err);
 
-/* snib_queue_drain - take up to cap events out of the queue, oldest first.
+/* snib_queue_drain - take up to cap events, and at most 64, out of the queue: first losses, then results, log records and
+ * requests for credentials, of each kind the oldest first.
  *
  * Threads that drain at the same time, because a poll has woken several, get different events; of one hold, they may
  * then see the loss before the grant.
@@ -1053,7 +1055,8 @@ enum snib_log_level {
 };
 
 /* snib_client_log - send log records of this level and more severe ones to a queue as SNIB_EVENT_LOG.  At most 256
- * wait there; older ones are dropped, and the next record gives their number.  queue NULL or level NONE: stop. */
+ * wait there, and at most 16 of what happens at one moment, such as the loss of all holds; older ones are dropped, and
+ * the next record gives their number in `count`.  queue NULL or level NONE: stop. */
 SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t level,
                              snib_error *err);
 

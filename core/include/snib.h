@@ -1016,7 +1016,8 @@ SNIB_API int snib_queue_new(snib_client *client, snib_queue **out_queue, snib_er
  * Returns  the descriptor, or an error code. */
 SNIB_API int snib_queue_fd(snib_queue *queue, snib_error *err);
 
-/* snib_queue_drain - take up to cap events out of the queue, oldest first.
+/* snib_queue_drain - take up to cap events, and at most 64, out of the queue: first losses, then results, log records and
+ * requests for credentials, of each kind the oldest first.
  *
  * Threads that drain at the same time, because a poll has woken several, get different events; of one hold, they may
  * then see the loss before the grant.
