@@ -426,9 +426,15 @@ MUTANTS = [
     Mutant(
         "when the log is full its newest record is lost",
         "engine/engine.c",
-        "e->log_head = (e->log_head + 1) % SNIB__RECORDS_MAX; e->log_n--; } struct "
-        "snib__record *record =",
-        "return; } struct snib__record *record =",
+        "e->log_head = (e->log_head + 1U) % SNIB__RECORDS_MAX; e->log_n--; e->log_dropped++; }",
+        "e->log_dropped++; return; }",
+        "unit_engine",
+    ),
+    Mutant(
+        "records that push others out do not count them",
+        "engine/engine.c",
+        "e->log_dropped++;",
+        "",
         "unit_engine",
     ),
     Mutant(

@@ -25,6 +25,13 @@ MUTANTS = [
         "unit_conn",
     ),
     Mutant(
+        "a user without a password is the default user",
+        "net/conn.c",
+        "if (!login->username && !login->password)",
+        "if (!login->password)",
+        "unit_conn",
+    ),
+    Mutant(
         "DELEX on other data ends no release",
         "net/conn.c",
         '{"Key should be of string type", SNIB_EWRONGTYPE},',
