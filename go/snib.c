@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "3f6f2922a1ef43e3"
+#define SNIB_BUILD_ID "920a0f65ada90424"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -3888,9 +3888,9 @@ struct snib__use {
     bool ordered; /* it has a place in the order of locks */
     bool alone;   /* its holder cannot get it once more without a release */
     char place[SNIB__SITE_CAP];
-    char who[SNIB__USE_WHO_CAP];     /* "task Task-3"; empty: it has no name */
-    char label[SNIB__SAY_LOCK];      /* mutex "name" */
-    uint8_t parts[SNIB__GROUP_MAX];  /* of each name: those of one part are taken together */
+    char who[SNIB__USE_WHO_CAP];    /* "task Task-3"; empty: it has no name */
+    char label[SNIB__SAY_LOCK];     /* mutex "name" */
+    uint8_t parts[SNIB__GROUP_MAX]; /* of each name: those of one part are taken together */
     uint32_t n;
     struct snib__order_name names[]; /* of all members */
 };
@@ -10584,7 +10584,8 @@ static int32_t snib__say(char *out, size_t cap, const struct snib__client *clien
         s = (struct saying){.out = out, .cap = cap, .most = s.most * 3 / 4};
         server = say_all(&s, client, gate, told);
     }
-    snib__text_clean(out, strlen(out), false); /* the system's words have the bytes of the program's locale */
+    /* The system's words have the bytes of the program's locale. */
+    snib__text_clean(out, strlen(out), false);
     return server;
 }
 

@@ -206,7 +206,8 @@ int32_t snib__say(char *out, size_t cap, const struct snib__client *client,
         s = (struct saying){.out = out, .cap = cap, .most = s.most * 3 / 4};
         server = say_all(&s, client, gate, told);
     }
-    snib__text_clean(out, strlen(out), false); /* the system's words have the bytes of the program's locale */
+    /* The system's words have the bytes of the program's locale. */
+    snib__text_clean(out, strlen(out), false);
     return server;
 }
 

@@ -36,9 +36,9 @@ struct snib__use {
     bool ordered; /* it has a place in the order of locks */
     bool alone;   /* its holder cannot get it once more without a release */
     char place[SNIB__SITE_CAP];
-    char who[SNIB__USE_WHO_CAP];     /* "task Task-3"; empty: it has no name */
-    char label[SNIB__SAY_LOCK];      /* mutex "name" */
-    uint8_t parts[SNIB__GROUP_MAX];  /* of each name: those of one part are taken together */
+    char who[SNIB__USE_WHO_CAP];    /* "task Task-3"; empty: it has no name */
+    char label[SNIB__SAY_LOCK];     /* mutex "name" */
+    uint8_t parts[SNIB__GROUP_MAX]; /* of each name: those of one part are taken together */
     uint32_t n;
     struct snib__order_name names[]; /* of all members */
 };
