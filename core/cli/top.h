@@ -77,8 +77,8 @@ void top_hear_holder(struct top *top, size_t turn, const snib_texts *texts);
 void top_miss_holder(struct top *top); /* no answer: do without for a while */
 
 /* top_show.c */
-/* Whether there is room for the process on a screen of this width. */
-bool top_has_holders(int columns);
+/* Whether there is room on a screen of this width for what a holder says of itself: at least for its losses. */
+bool top_has_losses(int columns);
 /* Everything as lines, of at most this many columns and rows; to be freed.  is_screen: for a terminal. */
 char *top_lines(const struct top *top, int columns, int rows, bool is_screen);
 void top_print_json(const struct top *top);

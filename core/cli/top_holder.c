@@ -60,14 +60,14 @@ static bool is_asked(const struct top *top, const char *client)
     return false;
 }
 
-/* How many of the shown locks have their holders shown. */
+/* How many of the shown locks have their holders shown, or at least what these have lost. */
 static size_t room_of(const struct top *top)
 {
     int columns = 0, rows = 0;
     size_t room = (size_t)top->cli->limit;
     if (!top->cli->is_once && !top->cli->is_json) {
         terminal_size(&columns, &rows);
-        size_t lines = top_has_holders(columns) && rows > 3 ? (size_t)rows - 3 : 0;
+        size_t lines = top_has_losses(columns) && rows > 3 ? (size_t)rows - 3 : 0;
         room = room < lines ? room : lines;
         room = room < ROOM ? room : ROOM;
     }

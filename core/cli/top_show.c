@@ -16,8 +16,9 @@ enum column { WAITING, HOLDERS, CHANGES, LEASE, KIND, COLUMNS_N };
 
 #define COLUMN 7 /* the width of each; a blank follows */
 #define NAME_MIN 16
-#define HOLDER 24 /* the width of the process, which is shown if there is much room for names, */
-#define LOST 5    /* and of its losses */
+#define LOST 5 /* the width of the losses of the holder's client, which 80 columns have room for */
+#define NAME_MORE 34
+#define HOLDER 24 /* and of its process, which is shown if there is much room for names */
 #define NAME_MUCH 40
 
 /* A duration in at most seven columns. */
@@ -78,12 +79,17 @@ static int choose_columns(int all, bool has[COLUMNS_N])
     return left;
 }
 
-bool top_has_holders(int columns)
+bool top_has_losses(int columns)
+{
+    return columns - COLUMNS_N * (COLUMN + 1) - (LOST + 1) >= NAME_MORE;
+}
+
+static bool has_holders(int columns)
 {
     return columns - COLUMNS_N * (COLUMN + 1) - (HOLDER + 1) - (LOST + 1) >= NAME_MUCH;
 }
 
-/* The process of the only holder: what it is called, or where it runs, and how many holds it has lost. */
+/* The process of the only holder: what it is called, or where it runs. */
 static void write_holder(FILE *out, const struct lock *lock)
 {
     const struct identity *who = lock->holder;
@@ -93,10 +99,17 @@ static void write_holder(FILE *out, const struct lock *lock)
     else if (who && who->host[0])
         snprintf(text, sizeof text, "%s", who->host);
     terminal_put(out, who && who->label[0] ? who->label : text, HOLDER, true);
-    snprintf(text, sizeof text, "-");
-    if (who)
-        write_number(text, sizeof text, who->losses < 9999 ? who->losses : 9999, "");
-    fprintf(out, " %*s ", LOST, text);
+    putc(' ', out);
+}
+
+/* How many holds the client of the only holder has lost. */
+static void write_losses(FILE *out, const struct lock *lock)
+{
+    char text[32] = "-";
+    if (lock->holder)
+        write_number(text, sizeof text, lock->holder->losses < 9999 ? lock->holder->losses : 9999,
+                     "");
+    fprintf(out, "%*s ", LOST, text);
 }
 
 /* A line of the table; lock NULL: the titles. */
@@ -113,12 +126,19 @@ static void write_row(FILE *out, int columns, const struct lock *lock)
             write_cell(cell, sizeof cell, (enum column)i, lock);
         fprintf(out, "%*s ", COLUMN, lock ? cell : titles[i]);
     }
-    if (top_has_holders(columns)) {
-        left -= HOLDER + 1 + LOST + 1;
+    if (has_holders(columns)) {
+        left -= HOLDER + 1;
         if (lock)
             write_holder(out, lock);
         else
-            fprintf(out, "%-*s %*s ", HOLDER, "HOLDER", LOST, "LOST");
+            fprintf(out, "%-*s ", HOLDER, "HOLDER");
+    }
+    if (top_has_losses(columns)) {
+        left -= LOST + 1;
+        if (lock)
+            write_losses(out, lock);
+        else
+            fprintf(out, "%*s ", LOST, "LOST");
     }
     terminal_put(out, lock ? lock->name : "NAME", left, !lock && columns < INT_MAX);
     putc('\n', out);

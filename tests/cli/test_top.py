@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """snib top: on a terminal, as text and as JSON."""
+import html
 import json
 import os
 import pathlib
@@ -20,8 +21,8 @@ from sentinels import Sentinels
 from server import Server, wait_for
 
 OWNER = "11111111-1111-8111-8111-111111111111:"
-TITLES = ["WAITING", "HOLDERS", "CHANGES", "LEASE", "KIND", "NAME"]
-WIDE = [*TITLES[:-1], "HOLDER", "LOST", "NAME"]
+TITLES = ["WAITING", "HOLDERS", "CHANGES", "LEASE", "KIND", "LOST", "NAME"]
+WIDE = [*TITLES[:-2], "HOLDER", "LOST", "NAME"]
 SOON = ("--interval", "100ms")
 
 
@@ -85,10 +86,17 @@ class Top(CommandCase):
         self.assertRegex(lines[0], rf"^snib top  \d\d:\d\d:\d\d  {re.escape(self.server.url)}$")
         self.assertEqual(lines[1], "41 locks (20 not shown), 1 waiting")
         self.assertEqual(lines[2].split(), TITLES)
-        self.assertRegex(lines[3], r"^      1     1/1 +[0-9-]+\+? +\d+\.\ds permits busy$")
+        self.assertRegex(lines[3], r"^      1     1/1 +[0-9-]+\+? +\d+\.\ds permits     - busy$")
         for number in range(20):
-            self.assertRegex(lines[4 + number], rf"^      0       1 +[0-9-]+  \d\dm\d\ds mutex   lock:{number:02}$")
+            self.assertRegex(lines[4 + number], rf"^      0       1 +[0-9-]+  \d\dm\d\ds mutex       - lock:{number:02}$")
         self.assertIn(b"\x1b[7mWAITING", screen.raw)
+
+    def test_the_picture(self):
+        """docs/top.svg is what tests/docs/top.py draws; if this fails, let it do so again."""
+        picture = (pathlib.Path(__file__).parents[2] / "docs/top.svg").read_text()
+        texts = [html.unescape(text) for text in re.findall(r">([^<]*)</text>", picture)]
+        self.assertEqual(texts[2].split(), TITLES)
+        self.assertLessEqual(len(texts), 24)
 
     def test_sizes(self):
         for number in range(20):
@@ -445,6 +453,19 @@ class Top(CommandCase):
         self.assertIsNone(self.until(values, lambda value: holders(value).get("one", told_one) != told_one)
                           and self.once()["one"]["holder"])
 
+    def test_losses_on_eighty_columns(self):
+        """There is no room for the process, but for what its client has lost."""
+        self.lock("a" * 40)
+        self.server("HSET", "b", "22222222-2222-4222-8222-222222222222:1", 1)
+        self.server("SET", f"snib_client:{{{OWNER[:-1]}}}", "host h\npid 7\nlosses 12\n")
+        screen = self.show(*SOON)
+        screen.wait_text(r"mutex      12 a{33}…\n")
+        screen.wait_text(r"mutex       - b\n")
+        screen.resize(79, 24)
+        screen.wait_text(r"mutex   a{38}…\n")
+        screen.resize(110, 24)
+        screen.wait_text(r"mutex      12 a{40}\n")
+
     def wide_lines(self):
         """A wide screen, once it shows the processes."""
         screen = self.show(*SOON, columns=111)
@@ -483,7 +504,7 @@ class Top(CommandCase):
             self.server("SET", key, f"host h\npid 7\nlosses {losses}\n")
             self.assertRegex(self.snib("top", "--once").stdout, rf"h:7 +{shown} lock:00\n")
         self.server("SLOWLOG", "RESET")
-        screen = self.show(*SOON, columns=110) # too narrow: nothing is asked
+        screen = self.show(*SOON, columns=79) # too narrow: nothing is asked
         screen.wait_text("21 locks")
 
     def questions(self):
@@ -555,7 +576,7 @@ class Top(CommandCase):
             self.lock("b", number)
             self.server("INCR", "redisson_lock_token:{b}")
             text = "\n".join(screen.lines())
-            return re.search(r" 1\+ +\S+ mutex   a\n", text) and re.search(r" \d+ +\S+ mutex   b\n", text)
+            return re.search(r" 1\+ +\S+ mutex +- a\n", text) and re.search(r" \d+ +\S+ mutex +- b\n", text)
 
         screen.wait(seen, "the changes")
 
