@@ -142,7 +142,7 @@ static void run_client(void)
     options.label = option("label");
     options.identity = number("identity", 0) ? 1 : -1; /* its key would be one more in DBSIZE */
     options.debug = 1; /* it changes no result; the other languages run without it */
-    options.debug_hold_ms = DEBUG_HOLD_MS;
+    options.debug_hold_ms = number("debug_hold", DEBUG_HOLD_MS);
     char url[512];
     const char *user = option("user"), *db = option("db");
     bool memory = strncmp(server_socket, MEMORY, strlen(MEMORY)) == 0;
@@ -390,6 +390,18 @@ static void run_gone(void)
     puts(code == SNIB_ECONNECT ? "ok" : "stuck");
 }
 
+static void run_warnings(void)
+{
+    struct thing *it = thing(words[1]);
+    uint64_t want = strtoull(words[2], NULL, 10);
+    snib_client_stats_data stats = {.size = sizeof stats};
+    for (int i = 0; i < LIMIT_MS / 2; i++, nap()) {
+        if (snib_client_stats(it->client, &stats, NULL) == SNIB_OK && stats.debug_warnings >= want)
+            break;
+    }
+    printf("%llu\n", (unsigned long long)stats.debug_warnings);
+}
+
 static void run_losses(void)
 {
     snib_client_stats_data s = {.size = sizeof s};
@@ -401,6 +413,14 @@ static void run_losses(void)
         printf("%llu\n", (unsigned long long)(s.lost_expired + s.lost_taken + s.lost_deleted +
                                               s.lost_unreachable + s.lost_max_hold + s.lost_closed +
                                               s.lost_failover));
+}
+
+static void run_label(void)
+{
+    snib_error error = {0};
+    const char *label = word_count > 2 ? words[2] : NULL;
+    int code = snib_client_set_label(thing(words[1])->client, label, &error);
+    print_result(code, error.text);
 }
 
 /* ---- Holds and questions --------------------------------------------------------------------- */
@@ -715,6 +735,7 @@ static const struct {
     {"describe", 3, run_describe},   {"raw", 2, run_raw},
     {"until", 3, run_until},         {"kill", 2, run_kill},
     {"gone", 2, run_gone},           {"sick", 3, run_sick},
+    {"label", 2, run_label},         {"warnings", 3, run_warnings},
 };
 
 /* ---- The program ----------------------------------------------------------------------------- */

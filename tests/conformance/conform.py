@@ -286,6 +286,8 @@ class Interpreter:
             recheck=self.seconds(options, "recheck"),
             label=options.get("label"),
             identity=options.get("identity") == "1",
+            debug="debug_hold" in options or None,
+            debug_hold=self.seconds(options, "debug_hold"),
         )
         await finished(client.ping())
         return "ok"
@@ -412,6 +414,19 @@ class Interpreter:
                 if NAMES[error.code] == "ECONNECT":
                     return "ok"
         return "stuck"
+
+    async def run_label(
+        self, options: dict[str, str], client: str, label: str | None = None
+    ) -> str:
+        self.clients[client].set_label(label)
+        return "ok"
+
+    async def run_warnings(self, options: dict[str, str], client: str, count: str) -> str:
+        def warnings() -> int:
+            return self.clients[client].stats().debug_warnings
+
+        await self.until(lambda: warnings() >= int(count))
+        return str(warnings())
 
     async def run_losses(self, options: dict[str, str], client: str) -> str:
         stats = vars(self.clients[client].stats())

@@ -153,6 +153,9 @@ func (in *interpreter) client(name string) string {
 	if label, given := in.options["label"]; given {
 		options = append(options, snib.Label(label))
 	}
+	if d, given := in.milliseconds("debug_hold"); given {
+		options = append(options, snib.Debug(true), snib.DebugHold(d))
+	}
 	options = append(options, snib.PublishIdentity(in.options["identity"] == "1"))
 	client, err := snib.Open(context.Background(), address, options...)
 	in.clients[name] = client
@@ -482,6 +485,12 @@ func (in *interpreter) waiting(client *snib.Client, count string) string {
 	return "ok"
 }
 
+func warnings(client *snib.Client, count string) string {
+	want, _ := strconv.ParseUint(count, 10, 64)
+	until(func() bool { return client.Stats().DebugWarnings >= want })
+	return strconv.FormatUint(client.Stats().DebugWarnings, 10)
+}
+
 func gone(client *snib.Client) string {
 	noConnection := func() bool {
 		var e *snib.Error
@@ -533,6 +542,10 @@ func (in *interpreter) run(verb string, words []string) string {
 		return in.count(in.locks[words[0]], words[1:])
 	case "gone":
 		return gone(in.clients[words[0]])
+	case "label":
+		return outcome(in.clients[words[0]].SetLabel(strings.Join(words[1:], "")))
+	case "warnings":
+		return warnings(in.clients[words[0]], words[1])
 	case "losses":
 		return losses(in.clients[words[0]].Stats())
 	case "token":
