@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "920a0f65ada90424"
+#define SNIB_BUILD_ID "c240494f9f94d747"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -169,10 +169,9 @@ static const char *snib__address_text(const struct snib__address *address, char 
  * Threads     any thread may call any function, unless its description says otherwise; none is
  *             async-signal-safe.  A function blocks only if its description says so.  None is a cancellation
  *             point: a thread that is cancelled inside a call ends after it.  Stopping a thread inside a call, or
- *             interrupting it with a signal handler, does not prevent the renewal of other holds, except in the
- *             microsecond of each call in which it has the client's mutex.  A client's own thread begins with its
- *             first operation and has the scheduling policy, priority and processors of the thread that starts that:
- *             one that may go without processor time, as with SCHED_IDLE, must not be the first.
+ *             interrupting it with a signal handler, does not prevent the renewal of other holds.  A client's own thread
+ *             begins with its first operation and has the scheduling policy, priority and processors of the thread that
+ *             starts that: one that may go without processor time, as with SCHED_IDLE, must not be the first.
  * Fork        the child may continue to use the clients and locks that it inherited: on first use there, they get
  *             a new identity, new connections and their own thread (multi and quorum locks too).  Holds and
  *             operations in progress belong to the parent, which continues undisturbed: in the child, inherited
@@ -412,8 +411,7 @@ SNIB_API void snib_client_options_init(snib_client_options *options, size_t size
  *          memory://name is the memory server of that name in this process, for tests: see snib_testing.h.
  *          A scheme that this build does not support returns SNIB_ENOTSUP.  valkey is an alias of redis, and
  *          valkeys of rediss.  Put IPv6 addresses in brackets.  User, password, path, service and option values
- *          are percent-decoded.  redis://:password@host gives a password without a user; a user without a password
- *          logs in with an empty one, which the server accepts for users with nopass.
+ *          are percent-decoded.  redis://:password@host gives a password without a user.
  *          ?name=value&name=value sets options, named like the fields above without _ms, and db, the database.
  *          A time is a decimal number followed by ms, s, m or h, or a plain number of seconds.
  *          NULL: the environment variable SNIB_URL or, if it is unset or empty, redis://127.0.0.1:6379;
@@ -1117,7 +1115,7 @@ typedef struct snib_event {
     snib_texts *texts; /* DONE of a list, describe or identity with SNIB_OK: owned by the caller, see snib_texts_free() */
     int64_t fencing; /* the fencing token or 0 */
     int64_t remaining_ms; /* acquire: until the deadline.  info: lease left */
-    int64_t count;        /* info: hold count.  A count: its value.  LOG: the records dropped before it */
+    int64_t count;        /* info: hold count */
     int64_t waiting;      /* info: waiting processes */
     int32_t held;         /* info: see snib_lock_info_data */
     int32_t mine;         /* info: likewise */
@@ -1163,8 +1161,7 @@ SNIB_API int snib_queue_new(snib_client *client, snib_queue **out_queue, snib_er
  * Returns  the descriptor, or an error code. */
 SNIB_API int snib_queue_fd(snib_queue *queue, snib_error *err);
 
-/* snib_queue_drain - take up to cap events, and at most 64, out of the queue: first losses, then results, log records and
- * requests for credentials, of each kind the oldest first.
+/* snib_queue_drain - take up to cap events out of the queue, oldest first.
  *
  * Threads that drain at the same time, because a poll has woken several, get different events; of one hold, they may
  * then see the loss before the grant.
@@ -1202,8 +1199,7 @@ enum snib_log_level {
 };
 
 /* snib_client_log - send log records of this level and more severe ones to a queue as SNIB_EVENT_LOG.  At most 256
- * wait there, and at most 16 of what happens at one moment, such as the loss of all holds; older ones are dropped, and
- * the next record gives their number in `count`.  queue NULL or level NONE: stop. */
+ * wait there; older ones are dropped, and the next record gives their number.  queue NULL or level NONE: stop. */
 SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t level,
                              snib_error *err);
 
@@ -2284,8 +2280,8 @@ static const struct snib__address *snib__link_address(const struct snib__link *l
 /* A pointer that the driver keeps with the link's node (how to reach it) until engine_free(). */
 static void **snib__link_way(struct snib__link *link);
 /* A pointer that the driver keeps with the link (its socket). */
-static void *snib__link_carrier(const struct snib__link *link);
-static void snib__link_set_carrier(struct snib__link *link, void *carrier);
+static void *snib__link_transport(const struct snib__link *link);
+static void snib__link_set_transport(struct snib__link *link, void *transport);
 /* The first link of that kind to the only server. */
 static struct snib__link *snib__engine_link(const struct snib__engine *engine, int kind);
 /* What the driver should do with a link.  A wish is taken once and stands until link_up or
@@ -2668,12 +2664,10 @@ static void snib__engine_stop(struct snib__engine *engine, snib__time now);
 static uint64_t snib__engine_moves(const struct snib__engine *engine);
 static uint64_t snib__engine_random(struct snib__engine *engine, uint64_t below);
 static void snib__engine_stats(const struct snib__engine *engine, snib_client_stats_data *out);
-/* Log records: add one; the next one with its level, or NULL; how many were dropped since that was last asked, because
- * too many came about before they were taken. */
+/* Log records: add one; the next one with its level, or NULL. */
 static void snib__engine_log(struct snib__engine *engine, int32_t level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 static const char *snib__engine_take_log(struct snib__engine *engine, int32_t *out_level);
-static uint32_t snib__engine_log_dropped(struct snib__engine *engine);
 static void snib__engine_log_level(struct snib__engine *engine, int32_t level);
 
 #endif
@@ -3872,6 +3866,7 @@ static void snib__order_tell(uint64_t server, snib__time until,
 
 #define SNIB__USES_BUCKETS 512
 #define SNIB__USE_WHO_CAP 48 /* of a thread or task, with its NUL */
+#define SNIB__USE_LABEL_CAP 112
 #define SNIB__USE_NOWHERE "an unknown place"
 #define SNIB__USE_HASH 0xcbf29ce484222325U /* what a hash begins with */
 
@@ -3888,9 +3883,9 @@ struct snib__use {
     bool ordered; /* it has a place in the order of locks */
     bool alone;   /* its holder cannot get it once more without a release */
     char place[SNIB__SITE_CAP];
-    char who[SNIB__USE_WHO_CAP];    /* "task Task-3"; empty: it has no name */
-    char label[SNIB__SAY_LOCK];     /* mutex "name" */
-    uint8_t parts[SNIB__GROUP_MAX]; /* of each name: those of one part are taken together */
+    char who[SNIB__USE_WHO_CAP];     /* "task Task-3"; empty: it has no name */
+    char label[SNIB__USE_LABEL_CAP]; /* mutex "name" */
+    uint8_t parts[SNIB__GROUP_MAX];  /* of each name: those of one part are taken together */
     uint32_t n;
     struct snib__order_name names[]; /* of all members */
 };
@@ -3929,52 +3924,6 @@ static uint64_t snib__use_hash_text(uint64_t hash, const char *text);
 static uint64_t snib__use_server(const struct snib__client *client);
 
 static void snib__uses_init(void);
-
-#endif
-
-/* ---- net/text.h -------------------------------------------------------------------------------*/
-
-/* text.h - bytes that become text: data from other programs is only data until cleaned here.
- *
- * All text that leaves the core (an owner, a listed name, a description, an error, a log record) is
- * UTF-8 without control characters. */
-#ifndef SNIB__TEXT_H
-#define SNIB__TEXT_H
-
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-/* snib__utf8_next - decode the character at s, of which n bytes are readable.
- *
- * Returns its length, 1 to 4, with *out_char; 0 for anything that is not UTF-8: overlong forms,
- * surrogates, values above U+10FFFF, stray or missing continuation bytes. */
-static size_t snib__utf8_next(const char *s, size_t n, uint32_t *out_char);
-
-/* snib__is_control - C0, DEL and C1. */
-static int snib__is_control(uint32_t c);
-
-/* snib__text_clean - make n bytes fit to be shown, in place; a NUL must have room at text[n].
- *
- * Each byte of a control character, and each that is not part of UTF-8, becomes a question mark.
- *
- * is_cut   the bytes were longer: a character cut off at the end is dropped.
- * Returns  the length, at most n. */
-static size_t snib__text_clean(char *text, size_t n, bool is_cut);
-
-/* snib__text_shorten - copy n bytes of UTF-8 into out, with a NUL.
- *
- * What does not fit into cap bytes loses its middle, in whose place are three dots: a sentence says last what was
- * applied or what to do.  cap must be at least 16; out and text must not overlap. */
-static void snib__text_shorten(char *out, size_t cap, const char *text, size_t n);
-
-/* snib__text_say - the same of a text that is formatted.  Of more than 2,000 bytes the end is lost. */
-static void snib__text_say(char *out, size_t cap, const char *format, va_list arguments)
-    __attribute__((format(printf, 3, 0)));
-
-/* snib__text_show - a clean copy of what fits into cap bytes, with a NUL. */
-static void snib__text_show(char *out, size_t cap, const char *bytes, size_t n);
 
 #endif
 
@@ -4132,11 +4081,8 @@ static void client_log(struct snib__driver *driver, int32_t level, const char *t
 {
     struct snib__client *client =
         (struct snib__client *)driver; /* the driver is its first member */
-    uint32_t dropped = snib__engine_log_dropped(driver->engine);
-    if (!client->log_queue)
-        return;
-    client->log_queue->log_dropped += dropped;
-    snib__queue_push_log(client->log_queue, level, text, wakes);
+    if (client->log_queue)
+        snib__queue_push_log(client->log_queue, level, text, wakes);
 }
 
 /* ---- birth and end ---- */
@@ -4160,15 +4106,13 @@ static snib__time client_nap(snib__time lease)
 static void client_say_where(struct snib__client *client)
 {
     const struct snib__url *url = &client->url;
-    char first[SNIB__ADDRESS_TEXT], more[24] = "", service[81] = "";
+    char first[SNIB__ADDRESS_TEXT], more[24] = "";
     snib__address_text(url->addresses, first);
     if (url->addresses_n > 1)
         snprintf(more, sizeof more, " and %u more", url->addresses_n - 1);
-    if (url->service)
-        snib__text_show(service, sizeof service, url->service, strlen(url->service));
     if (url->topology == SNIB__SENTINEL)
-        snprintf(client->where, sizeof client->where, "\"%s\" by the sentinel%s %s%s", service,
-                 *more ? "s" : "", first, more);
+        snprintf(client->where, sizeof client->where, "\"%.80s\" by the sentinel%s %s%s",
+                 url->service, *more ? "s" : "", first, more);
     else
         snprintf(client->where, sizeof client->where, "%s", first);
 }
@@ -4612,7 +4556,7 @@ int snib_client_stats(snib_client *handle, snib_client_stats_data *out, snib_err
     stats.memory += sizeof *client;
     for (const struct snib__link *link = snib__engine_links(client->driver.engine); link;
          link = snib__link_next(link)) {
-        const struct snib__sock *sock = snib__link_carrier(link);
+        const struct snib__sock *sock = snib__link_transport(link);
         stats.memory += sock ? sock->sending.cap : 0;
     }
     snib__driver_leave(&client->driver);
@@ -7201,6 +7145,52 @@ int snib_hold_extend_submit(snib_hold *hold, int64_t lease_ms, snib_queue *queue
 /* identity.c - see identity.h. */
 
 
+/* ---- net/text.h -------------------------------------------------------------------------------*/
+
+/* text.h - bytes that become text: data from other programs is only data until cleaned here.
+ *
+ * All text that leaves the core (an owner, a listed name, a description, an error, a log record) is
+ * UTF-8 without control characters. */
+#ifndef SNIB__TEXT_H
+#define SNIB__TEXT_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* snib__utf8_next - decode the character at s, of which n bytes are readable.
+ *
+ * Returns its length, 1 to 4, with *out_char; 0 for anything that is not UTF-8: overlong forms,
+ * surrogates, values above U+10FFFF, stray or missing continuation bytes. */
+static size_t snib__utf8_next(const char *s, size_t n, uint32_t *out_char);
+
+/* snib__is_control - C0, DEL and C1. */
+static int snib__is_control(uint32_t c);
+
+/* snib__text_clean - make n bytes fit to be shown, in place; a NUL must have room at text[n].
+ *
+ * Each byte of a control character, and each that is not part of UTF-8, becomes a question mark.
+ *
+ * is_cut   the bytes were longer: a character cut off at the end is dropped.
+ * Returns  the length, at most n. */
+static size_t snib__text_clean(char *text, size_t n, bool is_cut);
+
+/* snib__text_shorten - copy n bytes of UTF-8 into out, with a NUL.
+ *
+ * What does not fit into cap bytes loses its middle, in whose place are three dots: a sentence says last what was
+ * applied or what to do.  cap must be at least 16; out and text must not overlap. */
+static void snib__text_shorten(char *out, size_t cap, const char *text, size_t n);
+
+/* snib__text_say - the same of a text that is formatted.  Of more than 2,000 bytes the end is lost. */
+static void snib__text_say(char *out, size_t cap, const char *format, va_list arguments)
+    __attribute__((format(printf, 3, 0)));
+
+/* snib__text_show - a clean copy of what fits into cap bytes, with a NUL. */
+static void snib__text_show(char *out, size_t cap, const char *bytes, size_t n);
+
+#endif
+
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -9446,13 +9436,13 @@ static int question_client(snib_client *handle, const struct question_texts *q, 
 {
     int32_t code;
     struct snib__queue *queue = NULL;
-    if (!q->text && q->n)
-        return snib__fail_null(err, q->list ? "pattern" : q->identity ? "owner" : "name");
+    if ((q->list || q->identity) && !q->text && q->n)
+        return snib__fail_null(err, q->list ? "pattern" : "owner");
     if (q->list && q->n > QUESTION_PATTERN_MAX)
         return snib__fail(err, SNIB_EINVAL, 0, "the pattern has %zu bytes; the limit is %d", q->n,
                           QUESTION_PATTERN_MAX);
     if (!q->list && !q->identity && !q->load && !q->server &&
-        (code = snib__name_check(q->text, q->n, err)) != SNIB_OK)
+        (code = snib__name_check(q->text ? q->text : "", q->n, err)) != SNIB_OK)
         return code;
     struct snib__client *client = snib__client_enter(handle, err, &code);
     if (!client)
@@ -9472,6 +9462,8 @@ static int question_here(snib_client *handle, struct question_texts *q, char *bu
     snib_event event;
     if (!buffer || !out_used || !out_count)
         return snib__fail_null(err, !buffer ? "buffer" : out_used ? "out_count" : "out_used");
+    if (!q->text && q->n)
+        return snib__fail_null(err, q->list ? "pattern" : q->identity ? "owner" : "name");
     if (q->cap < QUESTION_TEXTS_BYTES)
         return snib__fail(err, SNIB_EINVAL, 0, "the buffer has %zu bytes; it must have %d", q->cap,
                           (int)QUESTION_TEXTS_BYTES);
@@ -9727,7 +9719,7 @@ static void snib__queue_push_log(struct snib__queue *queue, int32_t level, const
     struct snib__log_record *record =
         &queue->log[(queue->log_head + queue->log_n++) % SNIB__LOG_MAX];
     record->level = level;
-    snib__text_show(record->text, sizeof record->text, text, strlen(text));
+    snprintf(record->text, sizeof record->text, "%s", text);
     queue_signal(queue, was_empty, wakes);
 }
 
@@ -10241,11 +10233,6 @@ static int snib__run(const struct snib__run *run, struct snib__op *op, int32_t c
     snib__engine_call(driver->engine, false);
     if (!op) {
         struct snib__told told = {.code = code, .reason = run->reason};
-        if (code == SNIB_ELIMIT) {
-            told.words = "the client has as many operations in progress as its option waiters_max "
-                         "allows; wait for some to end, or raise it";
-            told.explained = true;
-        }
         if (code != SNIB_OK)
             snib__fail_told(err, client, run->gate, &told);
         snib__driver_leave(driver);
@@ -10584,8 +10571,6 @@ static int32_t snib__say(char *out, size_t cap, const struct snib__client *clien
         s = (struct saying){.out = out, .cap = cap, .most = s.most * 3 / 4};
         server = say_all(&s, client, gate, told);
     }
-    /* The system's words have the bytes of the program's locale. */
-    snib__text_clean(out, strlen(out), false);
     return server;
 }
 
@@ -11645,7 +11630,7 @@ static void snib__driver_settle(struct snib__driver *d, struct snib__wakes *wake
 
 static struct snib__sock *snib__driver_command(const struct snib__link *link)
 {
-    struct snib__sock *sock = snib__link_carrier(link);
+    struct snib__sock *sock = snib__link_transport(link);
     return sock && sock->open && snib__link_kind(link) == SNIB__COMMAND ? sock : NULL;
 }
 
@@ -11796,7 +11781,7 @@ static void snib__driver_flush(struct snib__driver *d, const struct snib__sock *
     const bool alone = snib__driver_alone(d);
     for (struct snib__link *link = snib__engine_links(d->engine); link;
          link = snib__link_next(link)) {
-        bool reads = reading && snib__link_carrier(link) == reading;
+        bool reads = reading && snib__link_transport(link) == reading;
         if (reads || (!alone && snib__buf_size(snib__link_output(link)) > 0))
             snib__driver_flush_link(d, link, reading);
     }
@@ -11836,10 +11821,10 @@ static void snib__driver_unuse(struct snib__driver *d, struct snib__sock *sock)
 
 static void snib__driver_drop_sock(struct snib__link *link)
 {
-    struct snib__sock *sock = snib__link_carrier(link);
+    struct snib__sock *sock = snib__link_transport(link);
     if (sock)
         snib__lead_end(sock);
-    snib__link_set_carrier(link, NULL);
+    snib__link_set_transport(link, NULL);
     if (sock)
         snib__sock_drop(sock);
 }
@@ -11861,7 +11846,7 @@ static void snib__driver_link_up(struct snib__driver *d, struct snib__link *link
 static void snib__driver_link_down(struct snib__driver *d, struct snib__link *link, int32_t code,
                             int os_error)
 {
-    const struct snib__sock *sock = snib__link_carrier(link);
+    const struct snib__sock *sock = snib__link_transport(link);
     const struct snib__tls_failure *why = sock ? snib__sock_why(sock) : NULL;
     if (why) {
         code = why->code;
@@ -11885,7 +11870,7 @@ static void driver_input(struct snib__driver *d, struct snib__link *link, struct
 static void snib__driver_receive(struct snib__driver *d, struct snib__link *link, struct snib__sock *sock,
                           char *bytes, ssize_t n, int error)
 {
-    if (sock != snib__link_carrier(link))
+    if (sock != snib__link_transport(link))
         return;
     if (n > 0)
         driver_input(d, link, sock, bytes, (size_t)n);
@@ -11984,7 +11969,7 @@ static ssize_t driver_wait_bytes(struct snib__sock *sock, bool unsent, snib__tim
 static bool driver_awaits(const struct snib__op *op, const struct snib__link *link,
                           const struct snib__sock *sock)
 {
-    return atomic_load(&op->word) != SNIB__WORD_DONE && sock == snib__link_carrier(link) &&
+    return atomic_load(&op->word) != SNIB__WORD_DONE && sock == snib__link_transport(link) &&
            snib__op_in_flight(op) && snib__op_link(op) == link;
 }
 
@@ -12033,7 +12018,7 @@ static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time 
         driver_relock(d, &wakes);
         snib__wakes_begin(&wakes);
     }
-    if (sock == snib__link_carrier(link))
+    if (sock == snib__link_transport(link))
         snib__driver_pass_role(d, link, &wakes);
     snib__driver_unuse(d, sock);
     driver_relock(d, &wakes);
@@ -12369,7 +12354,7 @@ static void lead_receive(struct snib__driver *d, const struct snib__leader *lead
         d->reads += n > 0;
         snib__driver_receive(d, link, sock, bytes, n, error);
         more = n == sizeof bytes || (n > 0 && sock->tls) || (n < 0 && error == EINTR);
-        more = more && sock == snib__link_carrier(link);
+        more = more && sock == snib__link_transport(link);
     }
     sock->receiving = false;
     sock->unread_since = 0;
@@ -12397,7 +12382,7 @@ static uint32_t lead_ready(const struct snib__leader *leader, struct snib__link 
     if (n < 2 || snib__sys_poll(polls, n, 0) < 0)
         return n;
     for (uint32_t i = 0; i < n; i++)
-        if (polls[i].revents || snib__sock_pending(snib__link_carrier(links[i])))
+        if (polls[i].revents || snib__sock_pending(snib__link_transport(links[i])))
             links[ready++] = links[i];
     return ready;
 }
@@ -13696,7 +13681,7 @@ static void thread_wishes(struct snib__driver *d, struct snib__link *link)
         int os_error = 0;
         struct snib__way *way = thread_way(d, link);
         struct snib__sock *sock = way ? snib__sock_new(way, snib__now(), &code, &os_error) : NULL;
-        snib__link_set_carrier(link, sock);
+        snib__link_set_transport(link, sock);
         if (!sock) {
             snib__driver_link_down(d, link, code, os_error);
             continue;
@@ -13709,7 +13694,7 @@ static void thread_wishes(struct snib__driver *d, struct snib__link *link)
 /* Advance a socket that is connecting. */
 static void thread_connecting(struct snib__driver *d, struct snib__link *link, snib__time now)
 {
-    struct snib__sock *sock = snib__link_carrier(link);
+    struct snib__sock *sock = snib__link_transport(link);
     int32_t code;
     int os_error;
     if (!sock || sock->open)
@@ -13724,7 +13709,7 @@ static void thread_connecting(struct snib__driver *d, struct snib__link *link, s
 /* Links without callers have one writer, this thread, and little to write. */
 static void thread_send(struct snib__link *link)
 {
-    struct snib__sock *sock = snib__link_carrier(link);
+    struct snib__sock *sock = snib__link_transport(link);
     struct snib__buf *out = snib__link_output(link);
     if (snib__link_kind(link) == SNIB__COMMAND || !sock || !sock->open ||
         (snib__buf_size(out) == 0 && !snib__sock_unsent(sock)))
@@ -13865,7 +13850,7 @@ static void thread_grow(struct thread_watch *watch, uint32_t links)
 static void thread_watch_link(struct snib__driver *d, struct thread_watch *watch,
                               struct snib__link *link, snib__time *until, struct snib__wakes *wakes)
 {
-    struct snib__sock *sock = snib__link_carrier(link);
+    struct snib__sock *sock = snib__link_transport(link);
     bool reads = thread_reads(d, link, wakes);
     snib__time at;
     *until = snib__earlier(*until, snib__lead_look(d, link, snib__now()));
@@ -13995,7 +13980,7 @@ static void thread_feed(struct snib__driver *d, struct thread_watch *watch, uint
             snib__driver_receive(d, entry->link, entry->sock,
                                  watch->bytes + buffers++ * THREAD_READ_BYTES, entry->got,
                                  entry->error);
-        } else if (!entry->open && entry->sock == snib__link_carrier(entry->link)) {
+        } else if (!entry->open && entry->sock == snib__link_transport(entry->link)) {
             thread_connecting(d, entry->link, snib__now());
         }
         entry->sock->watched = false;
@@ -14020,7 +14005,7 @@ static void thread_pass(struct snib__driver *d, struct thread_watch *watch)
          link = snib__link_next(link)) {
         thread_send(link);
         snib__driver_flush_link(d, link,
-                                thread_reads(d, link, &wakes) ? snib__link_carrier(link) : NULL);
+                                thread_reads(d, link, &wakes) ? snib__link_transport(link) : NULL);
     }
     snib__time until = thread_watch(d, watch, &wakes);
     snib__time left = thread_set_alarm(d, &until);
@@ -15864,7 +15849,7 @@ struct snib__link { /* one connection to a node */
     struct snib__conn conn;
     struct snib__link *next; /* all links of the engine */
     struct snib__node *node;
-    void *carrier;   /* the driver's */
+    void *transport; /* the driver's */
     uint8_t kind;    /* enum snib__link_kind */
     bool wanted;     /* it is needed */
     bool connect;    /* wish */
@@ -16029,8 +16014,7 @@ struct snib__engine {
     struct snib__slab *slabs;
     uint64_t memory;
     struct snib__record log[SNIB__RECORDS_MAX]; /* not yet fetched; the oldest are overwritten */
-    uint16_t log_head, log_n;
-    uint32_t log_dropped; /* overwritten, and not told yet */
+    uint32_t log_head, log_n;
 };
 
 /* Another node has served the name since then, also if the present one has it back. */
@@ -24677,10 +24661,9 @@ static void snib__engine_log(struct snib__engine *e, int32_t level, const char *
     va_list arguments;
     if (level > e->log_level)
         return;
-    if (e->log_n == SNIB__RECORDS_MAX) { /* all holds of a client may be lost in one step */
-        e->log_head = (e->log_head + 1U) % SNIB__RECORDS_MAX;
+    if (e->log_n == SNIB__RECORDS_MAX) {
+        e->log_head = (e->log_head + 1) % SNIB__RECORDS_MAX;
         e->log_n--;
-        e->log_dropped++;
     }
     struct snib__record *record = &e->log[(e->log_head + e->log_n++) % SNIB__RECORDS_MAX];
     record->level = level;
@@ -24694,17 +24677,10 @@ static const char *snib__engine_take_log(struct snib__engine *e, int32_t *out_le
     if (e->log_n == 0)
         return NULL;
     const struct snib__record *record = &e->log[e->log_head];
-    e->log_head = (e->log_head + 1U) % SNIB__RECORDS_MAX;
+    e->log_head = (e->log_head + 1) % SNIB__RECORDS_MAX;
     e->log_n--;
     *out_level = record->level;
     return record->text;
-}
-
-static uint32_t snib__engine_log_dropped(struct snib__engine *e)
-{
-    uint32_t dropped = e->log_dropped;
-    e->log_dropped = 0;
-    return dropped;
 }
 
 static struct snib__op *snib__engine_live(const struct snib__engine *e)
@@ -26796,14 +26772,14 @@ static int snib__link_kind(const struct snib__link *link)
     return link->kind;
 }
 
-static void *snib__link_carrier(const struct snib__link *link)
+static void *snib__link_transport(const struct snib__link *link)
 {
-    return link->carrier;
+    return link->transport;
 }
 
-static void snib__link_set_carrier(struct snib__link *link, void *carrier)
+static void snib__link_set_transport(struct snib__link *link, void *transport)
 {
-    link->carrier = carrier;
+    link->transport = transport;
 }
 
 static struct snib__link *snib__engine_link(const struct snib__engine *e, int kind)
@@ -35519,16 +35495,14 @@ static bool snib__conn_spells(struct snib__conn *conn, int script)
     return spells;
 }
 
-/* A user may have no password: without AUTH, the connection would silently be another user's, the default one's. */
 static int conn_login(struct snib__conn *conn, int kind, const struct snib__login *login,
                       snib__time now)
 {
-    const char *password = login->password ? login->password : "";
-    if (!login->username && !login->password)
+    if (!login->password)
         return 0;
     conn->out.secret = true;
-    return login->username ? CONN_SAY(conn, kind, now, "AUTH", login->username, password)
-                           : CONN_SAY(conn, kind, now, "AUTH", password);
+    return login->username ? CONN_SAY(conn, kind, now, "AUTH", login->username, login->password)
+                           : CONN_SAY(conn, kind, now, "AUTH", login->password);
 }
 
 static int snib__conn_relogin(struct snib__conn *conn, const struct snib__login *login, snib__time now)

@@ -642,7 +642,7 @@ int snib_client_stats(snib_client *handle, snib_client_stats_data *out, snib_err
     stats.memory += sizeof *client;
     for (const struct snib__link *link = snib__engine_links(client->driver.engine); link;
          link = snib__link_next(link)) {
-        const struct snib__sock *sock = snib__link_carrier(link);
+        const struct snib__sock *sock = snib__link_transport(link);
         stats.memory += sock ? sock->sending.cap : 0;
     }
     snib__driver_leave(&client->driver);

@@ -178,7 +178,7 @@ void snib__driver_settle(struct snib__driver *d, struct snib__wakes *wakes)
 
 struct snib__sock *snib__driver_command(const struct snib__link *link)
 {
-    struct snib__sock *sock = snib__link_carrier(link);
+    struct snib__sock *sock = snib__link_transport(link);
     return sock && sock->open && snib__link_kind(link) == SNIB__COMMAND ? sock : NULL;
 }
 
@@ -329,7 +329,7 @@ void snib__driver_flush(struct snib__driver *d, const struct snib__sock *reading
     const bool alone = snib__driver_alone(d);
     for (struct snib__link *link = snib__engine_links(d->engine); link;
          link = snib__link_next(link)) {
-        bool reads = reading && snib__link_carrier(link) == reading;
+        bool reads = reading && snib__link_transport(link) == reading;
         if (reads || (!alone && snib__buf_size(snib__link_output(link)) > 0))
             snib__driver_flush_link(d, link, reading);
     }
@@ -369,10 +369,10 @@ void snib__driver_unuse(struct snib__driver *d, struct snib__sock *sock)
 
 void snib__driver_drop_sock(struct snib__link *link)
 {
-    struct snib__sock *sock = snib__link_carrier(link);
+    struct snib__sock *sock = snib__link_transport(link);
     if (sock)
         snib__lead_end(sock);
-    snib__link_set_carrier(link, NULL);
+    snib__link_set_transport(link, NULL);
     if (sock)
         snib__sock_drop(sock);
 }
@@ -394,7 +394,7 @@ void snib__driver_link_up(struct snib__driver *d, struct snib__link *link, struc
 void snib__driver_link_down(struct snib__driver *d, struct snib__link *link, int32_t code,
                             int os_error)
 {
-    const struct snib__sock *sock = snib__link_carrier(link);
+    const struct snib__sock *sock = snib__link_transport(link);
     const struct snib__tls_failure *why = sock ? snib__sock_why(sock) : NULL;
     if (why) {
         code = why->code;
@@ -418,7 +418,7 @@ static void driver_input(struct snib__driver *d, struct snib__link *link, struct
 void snib__driver_receive(struct snib__driver *d, struct snib__link *link, struct snib__sock *sock,
                           char *bytes, ssize_t n, int error)
 {
-    if (sock != snib__link_carrier(link))
+    if (sock != snib__link_transport(link))
         return;
     if (n > 0)
         driver_input(d, link, sock, bytes, (size_t)n);
@@ -517,7 +517,7 @@ static ssize_t driver_wait_bytes(struct snib__sock *sock, bool unsent, snib__tim
 static bool driver_awaits(const struct snib__op *op, const struct snib__link *link,
                           const struct snib__sock *sock)
 {
-    return atomic_load(&op->word) != SNIB__WORD_DONE && sock == snib__link_carrier(link) &&
+    return atomic_load(&op->word) != SNIB__WORD_DONE && sock == snib__link_transport(link) &&
            snib__op_in_flight(op) && snib__op_link(op) == link;
 }
 
@@ -566,7 +566,7 @@ static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time 
         driver_relock(d, &wakes);
         snib__wakes_begin(&wakes);
     }
-    if (sock == snib__link_carrier(link))
+    if (sock == snib__link_transport(link))
         snib__driver_pass_role(d, link, &wakes);
     snib__driver_unuse(d, sock);
     driver_relock(d, &wakes);

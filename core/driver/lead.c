@@ -79,7 +79,7 @@ static void lead_receive(struct snib__driver *d, const struct snib__leader *lead
         d->reads += n > 0;
         snib__driver_receive(d, link, sock, bytes, n, error);
         more = n == sizeof bytes || (n > 0 && sock->tls) || (n < 0 && error == EINTR);
-        more = more && sock == snib__link_carrier(link);
+        more = more && sock == snib__link_transport(link);
     }
     sock->receiving = false;
     sock->unread_since = 0;
@@ -107,7 +107,7 @@ static uint32_t lead_ready(const struct snib__leader *leader, struct snib__link 
     if (n < 2 || snib__sys_poll(polls, n, 0) < 0)
         return n;
     for (uint32_t i = 0; i < n; i++)
-        if (polls[i].revents || snib__sock_pending(snib__link_carrier(links[i])))
+        if (polls[i].revents || snib__sock_pending(snib__link_transport(links[i])))
             links[ready++] = links[i];
     return ready;
 }

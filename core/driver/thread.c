@@ -90,7 +90,7 @@ static void thread_wishes(struct snib__driver *d, struct snib__link *link)
         int os_error = 0;
         struct snib__way *way = thread_way(d, link);
         struct snib__sock *sock = way ? snib__sock_new(way, snib__now(), &code, &os_error) : NULL;
-        snib__link_set_carrier(link, sock);
+        snib__link_set_transport(link, sock);
         if (!sock) {
             snib__driver_link_down(d, link, code, os_error);
             continue;
@@ -103,7 +103,7 @@ static void thread_wishes(struct snib__driver *d, struct snib__link *link)
 /* Advance a socket that is connecting. */
 static void thread_connecting(struct snib__driver *d, struct snib__link *link, snib__time now)
 {
-    struct snib__sock *sock = snib__link_carrier(link);
+    struct snib__sock *sock = snib__link_transport(link);
     int32_t code;
     int os_error;
     if (!sock || sock->open)
@@ -118,7 +118,7 @@ static void thread_connecting(struct snib__driver *d, struct snib__link *link, s
 /* Links without callers have one writer, this thread, and little to write. */
 static void thread_send(struct snib__link *link)
 {
-    struct snib__sock *sock = snib__link_carrier(link);
+    struct snib__sock *sock = snib__link_transport(link);
     struct snib__buf *out = snib__link_output(link);
     if (snib__link_kind(link) == SNIB__COMMAND || !sock || !sock->open ||
         (snib__buf_size(out) == 0 && !snib__sock_unsent(sock)))
@@ -259,7 +259,7 @@ static void thread_grow(struct thread_watch *watch, uint32_t links)
 static void thread_watch_link(struct snib__driver *d, struct thread_watch *watch,
                               struct snib__link *link, snib__time *until, struct snib__wakes *wakes)
 {
-    struct snib__sock *sock = snib__link_carrier(link);
+    struct snib__sock *sock = snib__link_transport(link);
     bool reads = thread_reads(d, link, wakes);
     snib__time at;
     *until = snib__earlier(*until, snib__lead_look(d, link, snib__now()));
@@ -389,7 +389,7 @@ static void thread_feed(struct snib__driver *d, struct thread_watch *watch, uint
             snib__driver_receive(d, entry->link, entry->sock,
                                  watch->bytes + buffers++ * THREAD_READ_BYTES, entry->got,
                                  entry->error);
-        } else if (!entry->open && entry->sock == snib__link_carrier(entry->link)) {
+        } else if (!entry->open && entry->sock == snib__link_transport(entry->link)) {
             thread_connecting(d, entry->link, snib__now());
         }
         entry->sock->watched = false;
@@ -414,7 +414,7 @@ static void thread_pass(struct snib__driver *d, struct thread_watch *watch)
          link = snib__link_next(link)) {
         thread_send(link);
         snib__driver_flush_link(d, link,
-                                thread_reads(d, link, &wakes) ? snib__link_carrier(link) : NULL);
+                                thread_reads(d, link, &wakes) ? snib__link_transport(link) : NULL);
     }
     snib__time until = thread_watch(d, watch, &wakes);
     snib__time left = thread_set_alarm(d, &until);

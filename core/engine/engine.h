@@ -87,8 +87,8 @@ const struct snib__address *snib__link_address(const struct snib__link *link);
 /* A pointer that the driver keeps with the link's node (how to reach it) until engine_free(). */
 void **snib__link_way(struct snib__link *link);
 /* A pointer that the driver keeps with the link (its socket). */
-void *snib__link_carrier(const struct snib__link *link);
-void snib__link_set_carrier(struct snib__link *link, void *carrier);
+void *snib__link_transport(const struct snib__link *link);
+void snib__link_set_transport(struct snib__link *link, void *transport);
 /* The first link of that kind to the only server. */
 struct snib__link *snib__engine_link(const struct snib__engine *engine, int kind);
 /* What the driver should do with a link.  A wish is taken once and stands until link_up or

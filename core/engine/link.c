@@ -69,14 +69,14 @@ int snib__link_kind(const struct snib__link *link)
     return link->kind;
 }
 
-void *snib__link_carrier(const struct snib__link *link)
+void *snib__link_transport(const struct snib__link *link)
 {
-    return link->carrier;
+    return link->transport;
 }
 
-void snib__link_set_carrier(struct snib__link *link, void *carrier)
+void snib__link_set_transport(struct snib__link *link, void *transport)
 {
-    link->carrier = carrier;
+    link->transport = transport;
 }
 
 struct snib__link *snib__engine_link(const struct snib__engine *e, int kind)

@@ -206,7 +206,7 @@ struct snib__link { /* one connection to a node */
     struct snib__conn conn;
     struct snib__link *next; /* all links of the engine */
     struct snib__node *node;
-    void *carrier;   /* the driver's */
+    void *transport; /* the driver's */
     uint8_t kind;    /* enum snib__link_kind */
     bool wanted;     /* it is needed */
     bool connect;    /* wish */

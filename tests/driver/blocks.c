@@ -52,10 +52,10 @@ static void check_driver(const struct snib__driver *driver, bool asleep)
 {
     for (const struct snib__link *link = snib__engine_links(driver->engine); link;
          link = snib__link_next(link)) {
-        const struct snib__sock *carrier = snib__link_carrier(link);
-        if (carrier && carrier->dead)
+        const struct snib__sock *sock = snib__link_transport(link);
+        if (sock && sock->dead)
             world_fail("a dropped socket is still in its place");
-        if (carrier && carrier->way != *snib__link_way((struct snib__link *)link))
+        if (sock && sock->way != *snib__link_way((struct snib__link *)link))
             world_fail("the way of a socket is not that of its link");
         check_command(driver, link, asleep);
     }

@@ -545,7 +545,7 @@ static uint32_t expect_unused(void)
     uint32_t open = 0;
     for (const struct snib__link *link = snib__engine_links(drivers[0]->engine); link;
          link = snib__link_next(link)) {
-        const struct snib__sock *sock = snib__link_carrier(link);
+        const struct snib__sock *sock = snib__link_transport(link);
         open += sock && sock->open;
         if (sock && sock->users > 1)
             world_fail("%u use a connection, and no thread is inside", (unsigned)sock->users);

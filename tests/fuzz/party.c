@@ -443,12 +443,12 @@ void party_tick(struct party *p)
 
 static struct pipe *pipe_of(struct party *p, struct snib__link *link)
 {
-    struct pipe *pipe = snib__link_carrier(link);
+    struct pipe *pipe = snib__link_transport(link);
     for (unsigned i = 0; !pipe && i < PARTY_PIPES; i++)
         if (!p->pipes[i].link) {
             pipe = &p->pipes[i];
             pipe->link = link;
-            snib__link_set_carrier(link, pipe);
+            snib__link_set_transport(link, pipe);
         }
     return pipe;
 }

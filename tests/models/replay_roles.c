@@ -453,7 +453,7 @@ static void connect_first(void)
     struct snib__sock *sock = snib__sock_new(way, snib__now(), &code, &os_error);
     if (!sock || !sock->open)
         broken("there is no connection");
-    snib__link_set_carrier(command(), sock);
+    snib__link_set_transport(command(), sock);
     __wrap_snib__driver_link_up(&driver, command(), sock);
 }
 
@@ -505,7 +505,7 @@ static void begin(void)
 
 static struct snib__sock *sock_now(void)
 {
-    return snib__link_carrier(command());
+    return snib__link_transport(command());
 }
 
 /* It is the thread that finds this out. */

@@ -249,14 +249,14 @@ static void take_lost(struct topo_process *process, struct snib__hold *lost)
 
 static struct topo_end *end_of(struct topo_process *process, struct snib__link *link)
 {
-    struct topo_end *end = snib__link_carrier(link);
+    struct topo_end *end = snib__link_transport(link);
     if (end == NULL) {
         if (process->end_count == TOPO_ENDS) {
             topo_fail("%u has too many links", process->id);
         }
         end = &process->ends[process->end_count++];
         *end = (struct topo_end){.link = link, .process = process};
-        snib__link_set_carrier(link, end);
+        snib__link_set_transport(link, end);
     }
     return end;
 }

@@ -135,8 +135,8 @@ MUTANTS = [
     Mutant(
         "a dropped socket is still found",
         "driver/driver.c",
-        "snib__link_set_carrier(link, NULL); if (sock) snib__sock_drop(sock);",
-        "if (sock) snib__sock_drop(sock); snib__link_set_carrier(link, NULL);",
+        "snib__link_set_transport(link, NULL); if (sock) snib__sock_drop(sock);",
+        "if (sock) snib__sock_drop(sock); snib__link_set_transport(link, NULL);",
         "sim/driver",
     ),
     Mutant(
@@ -170,7 +170,7 @@ MUTANTS = [
     Mutant(
         "the reader keeps the role",
         "driver/driver.c",
-        "if (sock == snib__link_carrier(link)) snib__driver_pass_role(d, link, &wakes);",
+        "if (sock == snib__link_transport(link)) snib__driver_pass_role(d, link, &wakes);",
         "(void)0;",
         "sim/driver",
     ),
@@ -523,8 +523,8 @@ MUTANTS = [
     Mutant(
         "bytes of a dropped socket are fed to the next",
         "driver/driver.c",
-        "if (sock != snib__link_carrier(link)) return; if (n > 0)",
-        "if (!snib__link_carrier(link)) return; if (n > 0)",
+        "if (sock != snib__link_transport(link)) return; if (n > 0)",
+        "if (!snib__link_transport(link)) return; if (n > 0)",
         "sim/driver",
     ),
     Mutant(
