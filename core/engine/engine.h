@@ -174,7 +174,7 @@ struct snib__op {
     struct snib__link *link;  /* engine: the link that carries its request; NULL: none yet */
     struct snib__hold *hold;
     snib__time started;
-    uint64_t serial;     /* in order of start; a read that joins a write hold starts again */
+    uint64_t serial;     /* in order of start */
     snib__time deadline; /* the end of its wait; SNIB__NEVER */
     snib__time timer;    /* its time in the heap */
     uint32_t timer_at;   /* place in the heap, 0 = not in it */
@@ -203,6 +203,7 @@ struct snib__op {
             uint32_t ms;      /* 0: they do not */
             snib__time until; /* SNIB__NEVER: until an attempt says otherwise */
         } mark;
+        uint64_t joined; /* READ: in which order it has joined a write hold of its owner */
     };
     snib_event *answer; /* INFO, COUNT; otherwise NULL */
     char *words;        /* the server's error message; NULL: none, or out of memory */

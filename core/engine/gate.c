@@ -338,8 +338,7 @@ int32_t snib__gate_meets(struct snib__engine *e, struct snib__op *op, snib__time
         return code;
     op->hold->number = number;
     op->hold->flags |= SNIB__LENT;
-    /* behind those that have joined it, ahead of all others: see waitq.c */
-    op->serial = ++e->next_serial;
+    op->joined = ++e->next_serial;
     return SNIB_AGAIN;
 }
 
@@ -401,6 +400,7 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
     if (number) {
         hold->number = number;
         hold->flags |= SNIB__LENT;
+        op->joined = op->serial;
     }
     hold->owner = how->owner;
     hold->lease_ms = (uint32_t)(how->lease / SNIB__MS) & SNIB__SPAN_MAX;

@@ -107,7 +107,7 @@ static bool wait_is_ahead(const struct snib__op *op, const struct snib__op *othe
     bool lent = op->hold->flags & SNIB__LENT, other_lent = other->hold->flags & SNIB__LENT;
     if (lent != other_lent)
         return lent;
-    return lent && op->hold->number != other->hold->number ? op->serial > other->serial
+    return lent && op->hold->number != other->hold->number ? op->joined > other->joined
                                                            : op->serial < other->serial;
 }
 

@@ -760,7 +760,7 @@ MUTANTS = [
     Mutant(
         "a read that joins a write hold goes behind one whose write hold had a higher number",
         "engine/waitq.c",
-        "? op->serial > other->serial",
+        "? op->joined > other->joined",
         "? op->hold->number > other->hold->number",
         "unit_hold",
     ),
