@@ -63,35 +63,42 @@ static int send_encode(struct snib__engine *e, const struct snib__request *reque
     }
 }
 
-static void send_unwrite(struct snib__conn *conn, size_t size)
+/* Take back what was appended since there were so many bytes to send and so many replies to come. */
+static void send_unwrite(struct snib__conn *conn, size_t size, uint32_t replies)
 {
     conn->out.len = conn->out.head + size;
+    conn->appended -= conn->ring_count - replies;
+    conn->ring_count = replies;
 }
 
 /* Append the request's command, preceded by its script if the connection has not loaded it, and by
- * ASKING.  Returns the script, or -1 without the command; what goes before it may have been appended,
- * with its entries in the ring. */
+ * ASKING.  Returns the script, or -1 without the command: its script may have been appended, but not ASKING, which
+ * would apply to the next command. */
 static int send_append(struct snib__engine *e, struct snib__conn *conn,
                        const struct snib__request *request, snib__time now)
 {
-    size_t size = snib__buf_size(&conn->out);
+    size_t size = snib__buf_size(&conn->out), at = size;
+    uint32_t replies = conn->ring_count;
     int script = send_encode(e, request, &conn->out);
     bool load = script >= 0 && !snib__conn_loaded(conn, script);
     if (script != -1 && (load || request->asking)) {
-        send_unwrite(conn, size);
-        if ((load && snib__conn_load(conn, script, now) < 0) ||
-            (request->asking && snib__conn_asking(conn, now) < 0))
+        send_unwrite(conn, size, replies);
+        if (load && snib__conn_load(conn, script, now) < 0)
             return -1;
         size = snib__buf_size(&conn->out);
+        replies = conn->ring_count;
+        if (request->asking && snib__conn_asking(conn, now) < 0)
+            return -1;
+        at = snib__buf_size(&conn->out);
         script = send_encode(e, request, &conn->out);
     }
     bool spells = script >= 0 && snib__conn_spells(conn, script);
-    if (spells && snib__script_spell(&conn->out, size, script, conn->publish) < 0)
+    if (spells && snib__script_spell(&conn->out, at, script, conn->publish) < 0)
         script = -1;
     else if (script >= 0 && !spells && conn->publish != SNIB__CLASSIC)
-        snib__script_vary(&conn->out, size, script, conn->publish);
+        snib__script_vary(&conn->out, at, script, conn->publish);
     if (script == -1)
-        send_unwrite(conn, size);
+        send_unwrite(conn, size, replies);
     return script;
 }
 
@@ -140,7 +147,7 @@ int snib__link_write(struct snib__engine *e, struct snib__link *link, struct sni
     if (released && request->script != -1) /* an earlier try had one */
         snib__tenure_again(released);
     size_t size = snib__buf_size(&conn->out);
-    uint32_t before = conn->ring_count;
+    uint32_t replies = conn->ring_count;
     int script = send_append(e, conn, request, now);
     if (script == -1)
         return -1;
@@ -152,9 +159,7 @@ int snib__link_write(struct snib__engine *e, struct snib__link *link, struct sni
         (script == SNIB__TWO_COMMANDS &&
          snib__conn_expect(conn, &(struct snib__request){
                                      .kind = SNIB__REQ_ASK, .script = -1, .sent_at = now}) < 0)) {
-        send_unwrite(conn, size); /* including a script load, with its entry in the ring */
-        conn->appended -= conn->ring_count - before;
-        conn->ring_count = before;
+        send_unwrite(conn, size, replies); /* a script load, too: NOSCRIPT brings it back */
         request->gate = NULL;
         return -1;
     }

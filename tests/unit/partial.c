@@ -428,6 +428,43 @@ static void asking_has_its_entry(void **state)
     snib__engine_free(engine);
 }
 
+/* Nor without its request, of which there is no memory for all: it would let the next command read what has not
+ * arrived yet.  What the script needs may stay. */
+static void asking_has_its_request(void **state)
+{
+    (void)state;
+    for (int loaded = 0; loaded < 2; loaded++) {
+        engine = engine_of(SNIB__SINGLE);
+        struct snib__conn *conn = &command_link()->conn;
+        struct snib__gate *gate = snib__gate_get(engine, SNIB_SPIN, "name", 4);
+        struct snib__hold hold = {.gate = gate, .number = 41};
+        struct snib__request request = {
+            .kind = SNIB__REQ_RELEASE, .subject = &hold, .asking = true};
+        if (loaded)
+            all_loaded();
+        assert_int_equal(write_it(&request), 0);
+        assert_int_equal(conn->ring_count, loaded ? 2 : 3);
+        const size_t n = snib__buf_size(&conn->out);
+        forget_all();
+        for (size_t room = 0; room < n; room++) {
+            if (!loaded)
+                memset(conn->loaded, 0, sizeof conn->loaded);
+            make_room(&conn->out, room);
+            const uint64_t appended = conn->appended;
+            countdown = 1;
+            assert_int_equal(write_it(&request), -1);
+            assert_int_equal(countdown, 0);
+            assert_in_range(conn->ring_count, 0, !loaded);
+            assert_int_equal(conn->appended, appended + conn->ring_count);
+            assert_int_equal(whole_commands(&conn->out), conn->ring_count);
+            assert_null(conn->out.len ? memmem(conn->out.data, conn->out.len, "ASKING", 6) : NULL);
+            forget_all();
+        }
+        snib__gate_put(engine, gate);
+        snib__engine_free(engine);
+    }
+}
+
 /* Where the server does not load scripts, it goes in the command. */
 static void scripts_are_spelled(void **state)
 {
@@ -617,6 +654,7 @@ int main(void)
         cmocka_unit_test(commands_about_a_deployment),
         cmocka_unit_test(scripts_come_along),
         cmocka_unit_test(asking_has_its_entry),
+        cmocka_unit_test(asking_has_its_request),
         cmocka_unit_test(scripts_are_spelled),
         cmocka_unit_test(greetings),
         cmocka_unit_test(scripts),
