@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "a7e5d7cada3761c6"
+#define SNIB_BUILD_ID "84250c194d7d52d2"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -27398,8 +27398,8 @@ static void map_note_spare(struct snib__cluster *c, const struct snib__address *
         c->spare[c->spares_n++] = *address;
 }
 
-/* Read [from, to, master, replica...] into the draft.  False: it has another form, more slots than are left, or one master
- * too many. */
+/* Read [from, to, master, replica...] into the draft, without the replicas.  False: it has another form, more slots than are
+ * left, or one master too many. */
 static bool map_range(struct snib__engine *e, const struct snib__node *from,
                       const struct snib__value *reply, uint32_t n, uint32_t at, int64_t *left)
 {
@@ -27412,21 +27412,32 @@ static bool map_range(struct snib__engine *e, const struct snib__node *from,
     if (first < 0 || last < first || last >= SNIB__SLOTS || last - first >= *left)
         return false;
     *left -= last - first + 1;
-    uint32_t nodes = reply[at].count - 2;
     uint16_t member = 0;
-    at += 3;
-    if (map_address(e, from, reply, n, at, &address) &&
+    if (map_address(e, from, reply, n, at + 3, &address) &&
         (member = snib__cluster_member(e, &address)) == 0)
         return false;
     c->member[member].told = true;
     for (int64_t slot = first; slot <= last; slot++)
         c->draft[slot] = member;
-    for (uint32_t i = 1; i < nodes; i++) {
-        at = map_skip(reply, n, at);
-        if (map_address(e, from, reply, n, at, &address))
-            map_note_spare(c, &address);
-    }
     return true;
+}
+
+/* The replicas of a map that has been read. */
+static void map_spares(struct snib__engine *e, const struct snib__node *from,
+                       const struct snib__value *reply, uint32_t n)
+{
+    struct snib__cluster *c = e->map;
+    struct snib__address address;
+    c->spares_n = 0;
+    for (uint32_t i = 0, at = 1; i < reply->count; i++) {
+        uint32_t nodes = reply[at].count - 2, node = at + 3;
+        for (uint32_t k = 1; k < nodes; k++) {
+            node = map_skip(reply, n, node);
+            if (map_address(e, from, reply, n, node, &address))
+                map_note_spare(c, &address);
+        }
+        at = map_skip(reply, n, node);
+    }
 }
 
 /* Nodes that only a refused map has named make room for others. */
@@ -27447,7 +27458,6 @@ static bool map_read(struct snib__engine *e, const struct snib__node *from,
     if (reply->type != SNIB__RESP_ARRAY)
         return false;
     memset(c->draft, 0, sizeof c->draft);
-    c->spares_n = 0;
     for (uint32_t i = 0; i < c->n; i++)
         c->member[i].told = false;
     for (uint32_t i = 0, at = 1; i < reply->count; i++, at = map_skip(reply, n, at))
@@ -27457,15 +27467,9 @@ static bool map_read(struct snib__engine *e, const struct snib__node *from,
 }
 
 /* A map older than one already known. */
-static bool map_is_old(struct snib__cluster *c, uint64_t epoch, snib__time now)
+static bool map_is_old(const struct snib__cluster *c, uint64_t epoch, snib__time now)
 {
-    if (epoch == 0)
-        return false;
-    if (epoch < c->epoch && now < c->epoch_at + MAP_EPOCH)
-        return true;
-    c->epoch = epoch;
-    c->epoch_at = now;
-    return false;
+    return epoch != 0 && epoch < c->epoch && now < c->epoch_at + MAP_EPOCH;
 }
 
 /* Update a member after a map that may leave it without slots. */
@@ -27525,6 +27529,11 @@ static void snib__map_answer(struct snib__engine *e, struct snib__node *from, ui
     if (reply->count == 0 && c->known)
         return; /* a node that does not know the cluster yet, or no longer */
     c->known = c->known || reply->count > 0;
+    if (epoch != 0) {
+        c->epoch = epoch;
+        c->epoch_at = now;
+    }
+    map_spares(e, from, reply, n);
     map_apply(e, now);
 }
 

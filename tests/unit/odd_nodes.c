@@ -39,6 +39,40 @@ static void maps_of_another_form(void **state)
     }
 }
 
+/* It says nothing of replicas and of epochs, either: one that goes wrong after its first range is as good as none. */
+static void map_that_breaks_off(void **state)
+{
+    (void)state;
+#define OF_TWO                                                                                     \
+    "*4\r\n:0\r\n:8191\r\n*3\r\n$1\r\na\r\n:6379\r\n$2\r\nid\r\n*3\r\n$1\r\n%c\r\n:6379\r\n$2\r\nid\r\n"
+    struct snib__engine *engine = begin_cluster("a:0-16383");
+    const struct snib__cluster *map = engine->map;
+    sprintf(common, "*1\r\n" OF_TWO, 'd');
+    held(engine, "bar"); /* of slot 5061 */
+    assert_int_equal(map->spares_n, 1);
+    static const char *const ends[] = {":1\r\n", "*0\r\n", "*3\r\n:0\r\n:16384\r\n" NODE, NULL};
+    for (int i = 0; i < 4; i++) {
+        const uint64_t epoch = map->epoch;
+        const int asked = peers[0].asked;
+        if (ends[i])
+            sprintf(common, "*2\r\n" OF_TWO "%s", 'e', ends[i]);
+        else
+            strcpy(common, "*0\r\n");
+        common_epoch += 10;
+        pass(engine, now + 11 * SECOND);
+        assert_true(peers[0].asked > asked);
+        assert_int_equal(map->epoch, epoch);
+        assert_int_equal(map->spares_n, 1);
+        assert_string_equal(map->spare[0].host, "d");
+    }
+    common_epoch -= 30;
+    sprintf(common, "*1\r\n" OF_TWO, 'f');
+    pass(engine, now + 11 * SECOND);
+    assert_int_equal(map->spares_n, 1);
+    assert_string_equal(map->spare[0].host, "f");
+    snib__engine_free(engine);
+}
+
 /* A map names more masters than a cluster can have: it is not believed, and the next one is. */
 static void map_of_too_many_masters(void **state)
 {
@@ -142,6 +176,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(maps_of_another_form),
+        cmocka_unit_test(map_that_breaks_off),
         cmocka_unit_test(map_of_too_many_masters),
         cmocka_unit_test(masters_of_another_form),
         cmocka_unit_test(redirections_of_another_form),

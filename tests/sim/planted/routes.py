@@ -336,15 +336,15 @@ MUTANTS = [
     Mutant(
         "the last replica is not kept",
         "engine/map.c",
-        "for (uint32_t i = 1; i < nodes; i++) {",
-        "for (uint32_t i = 1; i + 1 < nodes; i++) {",
+        "for (uint32_t k = 1; k < nodes; k++) {",
+        "for (uint32_t k = 1; k + 1 < nodes; k++) {",
         "unit_cluster",
     ),
     Mutant(
         "a cluster made anew is not believed",
         "engine/map.c",
-        "if (epoch < c->epoch && now < c->epoch_at + MAP_EPOCH)",
-        "if (epoch < c->epoch)",
+        "epoch < c->epoch && now < c->epoch_at + MAP_EPOCH;",
+        "epoch < c->epoch;",
         "unit_cluster",
     ),
     Mutant(
