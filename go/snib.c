@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "84250c194d7d52d2"
+#define SNIB_BUILD_ID "231123101d0258d1"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -35525,7 +35525,10 @@ static int snib__conn_relogin(struct snib__conn *conn, const struct snib__login 
     if (!login->password || conn_remember(conn, login) < 0)
         return -1;
     if (conn_login(conn, CONN_RELOGIN, login, now) < 0) {
-        conn->out.len = conn->out.head + size;
+        size_t end = conn->out.head + size;
+        if (conn->out.len > end) /* of the password, maybe */
+            explicit_bzero(conn->out.data + end, conn->out.len - end);
+        conn->out.len = end;
         conn_forget(conn);
         return -1;
     }

@@ -259,7 +259,10 @@ int snib__conn_relogin(struct snib__conn *conn, const struct snib__login *login,
     if (!login->password || conn_remember(conn, login) < 0)
         return -1;
     if (conn_login(conn, CONN_RELOGIN, login, now) < 0) {
-        conn->out.len = conn->out.head + size;
+        size_t end = conn->out.head + size;
+        if (conn->out.len > end) /* of the password, maybe */
+            explicit_bzero(conn->out.data + end, conn->out.len - end);
+        conn->out.len = end;
         conn_forget(conn);
         return -1;
     }

@@ -57,6 +57,7 @@ static void make_room(struct snib__buf *out, size_t n)
         return;
     out->data = __real_malloc(n);
     assert_non_null(out->data);
+    memset(out->data, 0, n);
     out->cap = n;
 }
 
@@ -596,6 +597,13 @@ static void renewed_logins(void **state)
             if (refused == 2)
                 assert_null(conn.secret);
         }
+    make_room(&conn.out, 2 * n + 64); /* no entry for its reply */
+    conn.ring_count = conn.ring_cap;
+    countdown = 2;
+    assert_int_equal(snib__conn_relogin(&conn, &login, START), -1);
+    assert_int_equal(countdown, 0);
+    assert_null(memmem(conn.out.data, conn.out.cap, "password", 8));
+    conn.ring_count = 0;
     snib__conn_free(&conn);
 }
 
