@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "231123101d0258d1"
+#define SNIB_BUILD_ID "e88f8e92d29f2164"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -169,9 +169,10 @@ static const char *snib__address_text(const struct snib__address *address, char 
  * Threads     any thread may call any function, unless its description says otherwise; none is
  *             async-signal-safe.  A function blocks only if its description says so.  None is a cancellation
  *             point: a thread that is cancelled inside a call ends after it.  Stopping a thread inside a call, or
- *             interrupting it with a signal handler, does not prevent the renewal of other holds.  A client's own thread
- *             begins with its first operation and has the scheduling policy, priority and processors of the thread that
- *             starts that: one that may go without processor time, as with SCHED_IDLE, must not be the first.
+ *             interrupting it with a signal handler, does not prevent the renewal of other holds, except in the
+ *             microsecond of each call in which it has the client's mutex.  A client's own thread begins with its
+ *             first operation and has the scheduling policy, priority and processors of the thread that starts that:
+ *             one that may go without processor time, as with SCHED_IDLE, must not be the first.
  * Fork        the child may continue to use the clients and locks that it inherited: on first use there, they get
  *             a new identity, new connections and their own thread (multi and quorum locks too).  Holds and
  *             operations in progress belong to the parent, which continues undisturbed: in the child, inherited
@@ -411,7 +412,8 @@ SNIB_API void snib_client_options_init(snib_client_options *options, size_t size
  *          memory://name is the memory server of that name in this process, for tests: see snib_testing.h.
  *          A scheme that this build does not support returns SNIB_ENOTSUP.  valkey is an alias of redis, and
  *          valkeys of rediss.  Put IPv6 addresses in brackets.  User, password, path, service and option values
- *          are percent-decoded.  redis://:password@host gives a password without a user.
+ *          are percent-decoded.  redis://:password@host gives a password without a user; a user without a password
+ *          logs in with an empty one, which the server accepts for users with nopass.
  *          ?name=value&name=value sets options, named like the fields above without _ms, and db, the database.
  *          A time is a decimal number followed by ms, s, m or h, or a plain number of seconds.
  *          NULL: the environment variable SNIB_URL or, if it is unset or empty, redis://127.0.0.1:6379;
@@ -1049,7 +1051,8 @@ SNIB_API int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_que
  *          SNIB_NOT_HELD  it was released.
  *          SNIB_ELEASE   out of range, or a quorum lock by more than the lease that it was made for: its servers may
  *                        vote again after that time if they lose their memory (see SNIB_LOCK_NO_QUARANTINE).
- *          SNIB_ENOTSUP  a semaphore's permits.
+ *          SNIB_ENOTSUP  a semaphore's permits; or a broken connection could not be ended at the server, and a request
+ *                        that was left on it may shorten the lease: see the message.
  *          SNIB_EUNREACHABLE, SNIB_ECONNECT, SNIB_EPERM, ...  not confirmed: the hold keeps the lease that it had, and is
  *                       lost or renewed as if nothing had been asked.  The server may have the longer one.
  */
@@ -1115,7 +1118,7 @@ typedef struct snib_event {
     snib_texts *texts; /* DONE of a list, describe or identity with SNIB_OK: owned by the caller, see snib_texts_free() */
     int64_t fencing; /* the fencing token or 0 */
     int64_t remaining_ms; /* acquire: until the deadline.  info: lease left */
-    int64_t count;        /* info: hold count */
+    int64_t count;        /* info: hold count.  A count: its value.  LOG: the records dropped before it */
     int64_t waiting;      /* info: waiting processes */
     int32_t held;         /* info: see snib_lock_info_data */
     int32_t mine;         /* info: likewise */
@@ -1161,7 +1164,8 @@ SNIB_API int snib_queue_new(snib_client *client, snib_queue **out_queue, snib_er
  * Returns  the descriptor, or an error code. */
 SNIB_API int snib_queue_fd(snib_queue *queue, snib_error *err);
 
-/* snib_queue_drain - take up to cap events out of the queue, oldest first.
+/* snib_queue_drain - take up to cap events, and at most 64, out of the queue: first losses, then results, log records and
+ * requests for credentials, of each kind the oldest first.
  *
  * Threads that drain at the same time, because a poll has woken several, get different events; of one hold, they may
  * then see the loss before the grant.
@@ -1199,7 +1203,8 @@ enum snib_log_level {
 };
 
 /* snib_client_log - send log records of this level and more severe ones to a queue as SNIB_EVENT_LOG.  At most 256
- * wait there; older ones are dropped, and the next record gives their number.  queue NULL or level NONE: stop. */
+ * wait there, and at most 16 of what happens at one moment, such as the loss of all holds; older ones are dropped, and
+ * the next record gives their number in `count`.  queue NULL or level NONE: stop. */
 SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t level,
                              snib_error *err);
 
@@ -2280,8 +2285,8 @@ static const struct snib__address *snib__link_address(const struct snib__link *l
 /* A pointer that the driver keeps with the link's node (how to reach it) until engine_free(). */
 static void **snib__link_way(struct snib__link *link);
 /* A pointer that the driver keeps with the link (its socket). */
-static void *snib__link_carrier(const struct snib__link *link);
-static void snib__link_set_carrier(struct snib__link *link, void *carrier);
+static void *snib__link_transport(const struct snib__link *link);
+static void snib__link_set_transport(struct snib__link *link, void *transport);
 /* The first link of that kind to the only server. */
 static struct snib__link *snib__engine_link(const struct snib__engine *engine, int kind);
 /* What the driver should do with a link.  A wish is taken once and stands until link_up or
@@ -2396,6 +2401,7 @@ struct snib__op {
             uint32_t ms;      /* 0: they do not */
             snib__time until; /* SNIB__NEVER: until an attempt says otherwise */
         } mark;
+        uint64_t joined; /* READ: in which order it has joined a write hold of its owner */
     };
     snib_event *answer; /* INFO, COUNT; otherwise NULL */
     char *words;        /* the server's error message; NULL: none, or out of memory */
@@ -2664,10 +2670,12 @@ static void snib__engine_stop(struct snib__engine *engine, snib__time now);
 static uint64_t snib__engine_moves(const struct snib__engine *engine);
 static uint64_t snib__engine_random(struct snib__engine *engine, uint64_t below);
 static void snib__engine_stats(const struct snib__engine *engine, snib_client_stats_data *out);
-/* Log records: add one; the next one with its level, or NULL. */
+/* Log records: add one; the next one with its level, or NULL; how many were dropped since that was last asked, because
+ * too many came about before they were taken. */
 static void snib__engine_log(struct snib__engine *engine, int32_t level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 static const char *snib__engine_take_log(struct snib__engine *engine, int32_t *out_level);
+static uint32_t snib__engine_log_dropped(struct snib__engine *engine);
 static void snib__engine_log_level(struct snib__engine *engine, int32_t level);
 
 #endif
@@ -3322,7 +3330,8 @@ struct snib__carrier_member {
     struct snib__op *extending; /* giving it another lease */
     struct snib__hold *hold;    /* the carrier's */
     snib__time leased_at;       /* when that was asked for */
-    int32_t failure;            /* the error of its last operation; 0: none */
+    bool outdated;   /* what `extending` tells is for an earlier extension of the whole */
+    int32_t failure; /* the error of its last operation; 0: none */
     int32_t os_error;
     int32_t server; /* where the server's own words begin in `why`; 0: there are none */
     char *why;      /* a sentence about it; NULL: none, or out of memory */
@@ -3552,7 +3561,6 @@ static int32_t carrier_extend(struct snib__carrier *c, uint32_t i, snib__time no
     struct snib__hold *hold = member->hold;
     struct snib__op *earlier = member->extending;
     member->extending = NULL;
-    member->leased_at = 0; /* it may have been answered since this extension began */
     pthread_mutex_unlock(&c->mutex);
     if (earlier)
         snib__engine_cancel(engine, earlier, now);
@@ -3567,6 +3575,7 @@ static int32_t carrier_extend(struct snib__carrier *c, uint32_t i, snib__time no
     op->member = i + 1;
     pthread_mutex_lock(&c->mutex);
     member->extending = op;
+    member->outdated = false;
     pthread_mutex_unlock(&c->mutex);
     return SNIB_AGAIN;
 }
@@ -3621,7 +3630,9 @@ static bool snib__carrier_wish(struct snib__carrier *c)
 {
     uint32_t i;
     pthread_mutex_lock(&c->mutex);
-    int wish = snib__group_wish(&c->group, &i);
+    /* A loss is told at home before the members that are left are let go of: until then the hold is valid there. */
+    bool untold = c->group.phase == SNIB__GROUP_ENDED && !c->finished;
+    int wish = untold ? SNIB__GROUP_NOTHING : snib__group_wish(&c->group, &i);
     pthread_mutex_unlock(&c->mutex);
     if (wish == SNIB__GROUP_NOTHING)
         return false;
@@ -3866,7 +3877,6 @@ static void snib__order_tell(uint64_t server, snib__time until,
 
 #define SNIB__USES_BUCKETS 512
 #define SNIB__USE_WHO_CAP 48 /* of a thread or task, with its NUL */
-#define SNIB__USE_LABEL_CAP 112
 #define SNIB__USE_NOWHERE "an unknown place"
 #define SNIB__USE_HASH 0xcbf29ce484222325U /* what a hash begins with */
 
@@ -3883,9 +3893,9 @@ struct snib__use {
     bool ordered; /* it has a place in the order of locks */
     bool alone;   /* its holder cannot get it once more without a release */
     char place[SNIB__SITE_CAP];
-    char who[SNIB__USE_WHO_CAP];     /* "task Task-3"; empty: it has no name */
-    char label[SNIB__USE_LABEL_CAP]; /* mutex "name" */
-    uint8_t parts[SNIB__GROUP_MAX];  /* of each name: those of one part are taken together */
+    char who[SNIB__USE_WHO_CAP];    /* "task Task-3"; empty: it has no name */
+    char label[SNIB__SAY_LOCK];     /* mutex "name" */
+    uint8_t parts[SNIB__GROUP_MAX]; /* of each name: those of one part are taken together */
     uint32_t n;
     struct snib__order_name names[]; /* of all members */
 };
@@ -3924,6 +3934,52 @@ static uint64_t snib__use_hash_text(uint64_t hash, const char *text);
 static uint64_t snib__use_server(const struct snib__client *client);
 
 static void snib__uses_init(void);
+
+#endif
+
+/* ---- net/text.h -------------------------------------------------------------------------------*/
+
+/* text.h - bytes that become text: data from other programs is only data until cleaned here.
+ *
+ * All text that leaves the core (an owner, a listed name, a description, an error, a log record) is
+ * UTF-8 without control characters. */
+#ifndef SNIB__TEXT_H
+#define SNIB__TEXT_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* snib__utf8_next - decode the character at s, of which n bytes are readable.
+ *
+ * Returns its length, 1 to 4, with *out_char; 0 for anything that is not UTF-8: overlong forms,
+ * surrogates, values above U+10FFFF, stray or missing continuation bytes. */
+static size_t snib__utf8_next(const char *s, size_t n, uint32_t *out_char);
+
+/* snib__is_control - C0, DEL and C1. */
+static int snib__is_control(uint32_t c);
+
+/* snib__text_clean - make n bytes fit to be shown, in place; a NUL must have room at text[n].
+ *
+ * Each byte of a control character, and each that is not part of UTF-8, becomes a question mark.
+ *
+ * is_cut   the bytes were longer: a character cut off at the end is dropped.
+ * Returns  the length, at most n. */
+static size_t snib__text_clean(char *text, size_t n, bool is_cut);
+
+/* snib__text_shorten - copy n bytes of UTF-8 into out, with a NUL.
+ *
+ * What does not fit into cap bytes loses its middle, in whose place are three dots: a sentence says last what was
+ * applied or what to do.  cap must be at least 16; out and text must not overlap. */
+static void snib__text_shorten(char *out, size_t cap, const char *text, size_t n);
+
+/* snib__text_say - the same of a text that is formatted.  Of more than 2,000 bytes the end is lost. */
+static void snib__text_say(char *out, size_t cap, const char *format, va_list arguments)
+    __attribute__((format(printf, 3, 0)));
+
+/* snib__text_show - a clean copy of what fits into cap bytes, with a NUL. */
+static void snib__text_show(char *out, size_t cap, const char *bytes, size_t n);
 
 #endif
 
@@ -4081,8 +4137,11 @@ static void client_log(struct snib__driver *driver, int32_t level, const char *t
 {
     struct snib__client *client =
         (struct snib__client *)driver; /* the driver is its first member */
-    if (client->log_queue)
-        snib__queue_push_log(client->log_queue, level, text, wakes);
+    uint32_t dropped = snib__engine_log_dropped(driver->engine);
+    if (!client->log_queue)
+        return;
+    client->log_queue->log_dropped += dropped;
+    snib__queue_push_log(client->log_queue, level, text, wakes);
 }
 
 /* ---- birth and end ---- */
@@ -4106,13 +4165,15 @@ static snib__time client_nap(snib__time lease)
 static void client_say_where(struct snib__client *client)
 {
     const struct snib__url *url = &client->url;
-    char first[SNIB__ADDRESS_TEXT], more[24] = "";
+    char first[SNIB__ADDRESS_TEXT], more[24] = "", service[81] = "";
     snib__address_text(url->addresses, first);
     if (url->addresses_n > 1)
         snprintf(more, sizeof more, " and %u more", url->addresses_n - 1);
+    if (url->service)
+        snib__text_show(service, sizeof service, url->service, strlen(url->service));
     if (url->topology == SNIB__SENTINEL)
-        snprintf(client->where, sizeof client->where, "\"%.80s\" by the sentinel%s %s%s",
-                 url->service, *more ? "s" : "", first, more);
+        snprintf(client->where, sizeof client->where, "\"%s\" by the sentinel%s %s%s", service,
+                 *more ? "s" : "", first, more);
     else
         snprintf(client->where, sizeof client->where, "%s", first);
 }
@@ -4556,7 +4617,7 @@ int snib_client_stats(snib_client *handle, snib_client_stats_data *out, snib_err
     stats.memory += sizeof *client;
     for (const struct snib__link *link = snib__engine_links(client->driver.engine); link;
          link = snib__link_next(link)) {
-        const struct snib__sock *sock = snib__link_carrier(link);
+        const struct snib__sock *sock = snib__link_transport(link);
         stats.memory += sock ? sock->sending.cap : 0;
     }
     snib__driver_leave(&client->driver);
@@ -5995,7 +6056,8 @@ static int32_t carrier_tried(const struct snib__carrier *c, const struct snib__o
 {
     snib__time now = snib__now(), whole = (snib__time)c->home->options.try_timeout_ms * SNIB__MS;
     bool brief = !c->parts->majority && now >= snib__carrier_latest(c) && now < op->started + whole;
-    return op->code == SNIB_EUNREACHABLE && brief ? snib__carrier_late_code(c) : op->code;
+    bool silent = op->code == SNIB_EUNREACHABLE || op->code == SNIB_ECONNECT;
+    return silent && brief && snib__carrier_late_code(c) > 0 ? SNIB_TIMEDOUT : op->code;
 }
 
 /* Inside the member's client. */
@@ -6011,6 +6073,7 @@ static void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
     bool current = *place == op;
     if (current)
         *place = NULL;
+    current = current && !(extends && member->outdated);
     if (current || op->kind == SNIB__OP_RELEASE)
         carrier_note(c, i, op, op->code);
     if (extends && current) {
@@ -6206,8 +6269,10 @@ static void carrier_extension(struct snib__carrier *c, snib__time now)
     } else if (extension && !c->extension) {
         c->extension = extension;
         c->wanted = lease;
-        for (uint32_t i = 0; i < c->parts->n; i++)
+        for (uint32_t i = 0; i < c->parts->n; i++) {
             c->members[i].leased_at = 0;
+            c->members[i].outdated = true;
+        }
         snib__group_extend(&c->group);
     }
 }
@@ -7144,52 +7209,6 @@ int snib_hold_extend_submit(snib_hold *hold, int64_t lease_ms, snib_queue *queue
 
 /* identity.c - see identity.h. */
 
-
-/* ---- net/text.h -------------------------------------------------------------------------------*/
-
-/* text.h - bytes that become text: data from other programs is only data until cleaned here.
- *
- * All text that leaves the core (an owner, a listed name, a description, an error, a log record) is
- * UTF-8 without control characters. */
-#ifndef SNIB__TEXT_H
-#define SNIB__TEXT_H
-
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-/* snib__utf8_next - decode the character at s, of which n bytes are readable.
- *
- * Returns its length, 1 to 4, with *out_char; 0 for anything that is not UTF-8: overlong forms,
- * surrogates, values above U+10FFFF, stray or missing continuation bytes. */
-static size_t snib__utf8_next(const char *s, size_t n, uint32_t *out_char);
-
-/* snib__is_control - C0, DEL and C1. */
-static int snib__is_control(uint32_t c);
-
-/* snib__text_clean - make n bytes fit to be shown, in place; a NUL must have room at text[n].
- *
- * Each byte of a control character, and each that is not part of UTF-8, becomes a question mark.
- *
- * is_cut   the bytes were longer: a character cut off at the end is dropped.
- * Returns  the length, at most n. */
-static size_t snib__text_clean(char *text, size_t n, bool is_cut);
-
-/* snib__text_shorten - copy n bytes of UTF-8 into out, with a NUL.
- *
- * What does not fit into cap bytes loses its middle, in whose place are three dots: a sentence says last what was
- * applied or what to do.  cap must be at least 16; out and text must not overlap. */
-static void snib__text_shorten(char *out, size_t cap, const char *text, size_t n);
-
-/* snib__text_say - the same of a text that is formatted.  Of more than 2,000 bytes the end is lost. */
-static void snib__text_say(char *out, size_t cap, const char *format, va_list arguments)
-    __attribute__((format(printf, 3, 0)));
-
-/* snib__text_show - a clean copy of what fits into cap bytes, with a NUL. */
-static void snib__text_show(char *out, size_t cap, const char *bytes, size_t n);
-
-#endif
 
 #include <errno.h>
 #include <stdbool.h>
@@ -9436,13 +9455,13 @@ static int question_client(snib_client *handle, const struct question_texts *q, 
 {
     int32_t code;
     struct snib__queue *queue = NULL;
-    if ((q->list || q->identity) && !q->text && q->n)
-        return snib__fail_null(err, q->list ? "pattern" : "owner");
+    if (!q->text && q->n)
+        return snib__fail_null(err, q->list ? "pattern" : q->identity ? "owner" : "name");
     if (q->list && q->n > QUESTION_PATTERN_MAX)
         return snib__fail(err, SNIB_EINVAL, 0, "the pattern has %zu bytes; the limit is %d", q->n,
                           QUESTION_PATTERN_MAX);
     if (!q->list && !q->identity && !q->load && !q->server &&
-        (code = snib__name_check(q->text ? q->text : "", q->n, err)) != SNIB_OK)
+        (code = snib__name_check(q->text, q->n, err)) != SNIB_OK)
         return code;
     struct snib__client *client = snib__client_enter(handle, err, &code);
     if (!client)
@@ -9462,8 +9481,6 @@ static int question_here(snib_client *handle, struct question_texts *q, char *bu
     snib_event event;
     if (!buffer || !out_used || !out_count)
         return snib__fail_null(err, !buffer ? "buffer" : out_used ? "out_count" : "out_used");
-    if (!q->text && q->n)
-        return snib__fail_null(err, q->list ? "pattern" : q->identity ? "owner" : "name");
     if (q->cap < QUESTION_TEXTS_BYTES)
         return snib__fail(err, SNIB_EINVAL, 0, "the buffer has %zu bytes; it must have %d", q->cap,
                           (int)QUESTION_TEXTS_BYTES);
@@ -9719,7 +9736,7 @@ static void snib__queue_push_log(struct snib__queue *queue, int32_t level, const
     struct snib__log_record *record =
         &queue->log[(queue->log_head + queue->log_n++) % SNIB__LOG_MAX];
     record->level = level;
-    snprintf(record->text, sizeof record->text, "%s", text);
+    snib__text_show(record->text, sizeof record->text, text, strlen(text));
     queue_signal(queue, was_empty, wakes);
 }
 
@@ -10233,6 +10250,11 @@ static int snib__run(const struct snib__run *run, struct snib__op *op, int32_t c
     snib__engine_call(driver->engine, false);
     if (!op) {
         struct snib__told told = {.code = code, .reason = run->reason};
+        if (code == SNIB_ELIMIT) {
+            told.words = "the client has as many operations in progress as its option waiters_max "
+                         "allows; wait for some to end, or raise it";
+            told.explained = true;
+        }
         if (code != SNIB_OK)
             snib__fail_told(err, client, run->gate, &told);
         snib__driver_leave(driver);
@@ -10571,6 +10593,8 @@ static int32_t snib__say(char *out, size_t cap, const struct snib__client *clien
         s = (struct saying){.out = out, .cap = cap, .most = s.most * 3 / 4};
         server = say_all(&s, client, gate, told);
     }
+    /* The system's words have the bytes of the program's locale. */
+    snib__text_clean(out, strlen(out), false);
     return server;
 }
 
@@ -11630,7 +11654,7 @@ static void snib__driver_settle(struct snib__driver *d, struct snib__wakes *wake
 
 static struct snib__sock *snib__driver_command(const struct snib__link *link)
 {
-    struct snib__sock *sock = snib__link_carrier(link);
+    struct snib__sock *sock = snib__link_transport(link);
     return sock && sock->open && snib__link_kind(link) == SNIB__COMMAND ? sock : NULL;
 }
 
@@ -11781,7 +11805,7 @@ static void snib__driver_flush(struct snib__driver *d, const struct snib__sock *
     const bool alone = snib__driver_alone(d);
     for (struct snib__link *link = snib__engine_links(d->engine); link;
          link = snib__link_next(link)) {
-        bool reads = reading && snib__link_carrier(link) == reading;
+        bool reads = reading && snib__link_transport(link) == reading;
         if (reads || (!alone && snib__buf_size(snib__link_output(link)) > 0))
             snib__driver_flush_link(d, link, reading);
     }
@@ -11821,10 +11845,10 @@ static void snib__driver_unuse(struct snib__driver *d, struct snib__sock *sock)
 
 static void snib__driver_drop_sock(struct snib__link *link)
 {
-    struct snib__sock *sock = snib__link_carrier(link);
+    struct snib__sock *sock = snib__link_transport(link);
     if (sock)
         snib__lead_end(sock);
-    snib__link_set_carrier(link, NULL);
+    snib__link_set_transport(link, NULL);
     if (sock)
         snib__sock_drop(sock);
 }
@@ -11846,7 +11870,7 @@ static void snib__driver_link_up(struct snib__driver *d, struct snib__link *link
 static void snib__driver_link_down(struct snib__driver *d, struct snib__link *link, int32_t code,
                             int os_error)
 {
-    const struct snib__sock *sock = snib__link_carrier(link);
+    const struct snib__sock *sock = snib__link_transport(link);
     const struct snib__tls_failure *why = sock ? snib__sock_why(sock) : NULL;
     if (why) {
         code = why->code;
@@ -11870,7 +11894,7 @@ static void driver_input(struct snib__driver *d, struct snib__link *link, struct
 static void snib__driver_receive(struct snib__driver *d, struct snib__link *link, struct snib__sock *sock,
                           char *bytes, ssize_t n, int error)
 {
-    if (sock != snib__link_carrier(link))
+    if (sock != snib__link_transport(link))
         return;
     if (n > 0)
         driver_input(d, link, sock, bytes, (size_t)n);
@@ -11969,7 +11993,7 @@ static ssize_t driver_wait_bytes(struct snib__sock *sock, bool unsent, snib__tim
 static bool driver_awaits(const struct snib__op *op, const struct snib__link *link,
                           const struct snib__sock *sock)
 {
-    return atomic_load(&op->word) != SNIB__WORD_DONE && sock == snib__link_carrier(link) &&
+    return atomic_load(&op->word) != SNIB__WORD_DONE && sock == snib__link_transport(link) &&
            snib__op_in_flight(op) && snib__op_link(op) == link;
 }
 
@@ -12018,7 +12042,7 @@ static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time 
         driver_relock(d, &wakes);
         snib__wakes_begin(&wakes);
     }
-    if (sock == snib__link_carrier(link))
+    if (sock == snib__link_transport(link))
         snib__driver_pass_role(d, link, &wakes);
     snib__driver_unuse(d, sock);
     driver_relock(d, &wakes);
@@ -12354,7 +12378,7 @@ static void lead_receive(struct snib__driver *d, const struct snib__leader *lead
         d->reads += n > 0;
         snib__driver_receive(d, link, sock, bytes, n, error);
         more = n == sizeof bytes || (n > 0 && sock->tls) || (n < 0 && error == EINTR);
-        more = more && sock == snib__link_carrier(link);
+        more = more && sock == snib__link_transport(link);
     }
     sock->receiving = false;
     sock->unread_since = 0;
@@ -12382,7 +12406,7 @@ static uint32_t lead_ready(const struct snib__leader *leader, struct snib__link 
     if (n < 2 || snib__sys_poll(polls, n, 0) < 0)
         return n;
     for (uint32_t i = 0; i < n; i++)
-        if (polls[i].revents || snib__sock_pending(snib__link_carrier(links[i])))
+        if (polls[i].revents || snib__sock_pending(snib__link_transport(links[i])))
             links[ready++] = links[i];
     return ready;
 }
@@ -13681,7 +13705,7 @@ static void thread_wishes(struct snib__driver *d, struct snib__link *link)
         int os_error = 0;
         struct snib__way *way = thread_way(d, link);
         struct snib__sock *sock = way ? snib__sock_new(way, snib__now(), &code, &os_error) : NULL;
-        snib__link_set_carrier(link, sock);
+        snib__link_set_transport(link, sock);
         if (!sock) {
             snib__driver_link_down(d, link, code, os_error);
             continue;
@@ -13694,7 +13718,7 @@ static void thread_wishes(struct snib__driver *d, struct snib__link *link)
 /* Advance a socket that is connecting. */
 static void thread_connecting(struct snib__driver *d, struct snib__link *link, snib__time now)
 {
-    struct snib__sock *sock = snib__link_carrier(link);
+    struct snib__sock *sock = snib__link_transport(link);
     int32_t code;
     int os_error;
     if (!sock || sock->open)
@@ -13709,7 +13733,7 @@ static void thread_connecting(struct snib__driver *d, struct snib__link *link, s
 /* Links without callers have one writer, this thread, and little to write. */
 static void thread_send(struct snib__link *link)
 {
-    struct snib__sock *sock = snib__link_carrier(link);
+    struct snib__sock *sock = snib__link_transport(link);
     struct snib__buf *out = snib__link_output(link);
     if (snib__link_kind(link) == SNIB__COMMAND || !sock || !sock->open ||
         (snib__buf_size(out) == 0 && !snib__sock_unsent(sock)))
@@ -13850,7 +13874,7 @@ static void thread_grow(struct thread_watch *watch, uint32_t links)
 static void thread_watch_link(struct snib__driver *d, struct thread_watch *watch,
                               struct snib__link *link, snib__time *until, struct snib__wakes *wakes)
 {
-    struct snib__sock *sock = snib__link_carrier(link);
+    struct snib__sock *sock = snib__link_transport(link);
     bool reads = thread_reads(d, link, wakes);
     snib__time at;
     *until = snib__earlier(*until, snib__lead_look(d, link, snib__now()));
@@ -13980,7 +14004,7 @@ static void thread_feed(struct snib__driver *d, struct thread_watch *watch, uint
             snib__driver_receive(d, entry->link, entry->sock,
                                  watch->bytes + buffers++ * THREAD_READ_BYTES, entry->got,
                                  entry->error);
-        } else if (!entry->open && entry->sock == snib__link_carrier(entry->link)) {
+        } else if (!entry->open && entry->sock == snib__link_transport(entry->link)) {
             thread_connecting(d, entry->link, snib__now());
         }
         entry->sock->watched = false;
@@ -14005,7 +14029,7 @@ static void thread_pass(struct snib__driver *d, struct thread_watch *watch)
          link = snib__link_next(link)) {
         thread_send(link);
         snib__driver_flush_link(d, link,
-                                thread_reads(d, link, &wakes) ? snib__link_carrier(link) : NULL);
+                                thread_reads(d, link, &wakes) ? snib__link_transport(link) : NULL);
     }
     snib__time until = thread_watch(d, watch, &wakes);
     snib__time left = thread_set_alarm(d, &until);
@@ -15849,7 +15873,7 @@ struct snib__link { /* one connection to a node */
     struct snib__conn conn;
     struct snib__link *next; /* all links of the engine */
     struct snib__node *node;
-    void *carrier;   /* the driver's */
+    void *transport; /* the driver's */
     uint8_t kind;    /* enum snib__link_kind */
     bool wanted;     /* it is needed */
     bool connect;    /* wish */
@@ -15915,6 +15939,9 @@ struct snib__node { /* one server */
     snib__time dull_since;          /* the same, but only a reply ends it; SNIB__NEVER */
     snib__time ready_since;
     struct snib__clock clock;
+    /* when a request that may shorten leases was left on a broken connection, 0: never; which could not be ended, so
+     * that it may still arrive, for holds from before then */
+    snib__time astray_at, shortens_at;
     snib__time moved_at; /* when the server's clock was found to have moved; 0: never */
     bool moved_back;     /* it was set back */
     bool ever_ready;
@@ -16014,7 +16041,8 @@ struct snib__engine {
     struct snib__slab *slabs;
     uint64_t memory;
     struct snib__record log[SNIB__RECORDS_MAX]; /* not yet fetched; the oldest are overwritten */
-    uint32_t log_head, log_n;
+    uint16_t log_head, log_n;
+    uint32_t log_dropped; /* overwritten, and not told yet */
 };
 
 /* Another node has served the name since then, also if the present one has it back. */
@@ -18057,10 +18085,10 @@ static const struct snib__script_text {
      "end\n"
      "local life = redis.call('pttl', KEYS[1])\n"
      "if life > 0 then\n"
-     "    redis.call('pexpire', KEYS[2], life)\n"
+     "    redis.call('pexpire', KEYS[2], whole(life))\n"
      "end\n"
      "return done(nil)\n",
-     2089, "9ec38ac6070a6c037aa484bf9b90c602d11ca682"},
+     2096, "d077fa90148d73e7e4c443d11a40b5900e428ef4"},
     {"permits_count",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -18159,6 +18187,9 @@ static const struct snib__script_text {
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
      "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
+     "if not counter(redis.call('get', KEYS[1])) then\n"
+     "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
+     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local held = true\n"
@@ -18176,7 +18207,7 @@ static const struct snib__script_text {
      "    return back > 0 and -2 or 0\n"
      "end\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     870, "4b7f95a4606f8a8f08db21697e322b0b8692b75b"},
+     999, "8bcfbae112f02833c81f7bea5d8135a8bceadfce"},
     {"permits_renew",
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -18419,7 +18450,7 @@ static const struct snib__script_text {
      "        longest = math.max(longest, look(left, all[i], all[i + 1]))\n"
      "    end\n"
      "    if longest > 0 then\n"
-     "        redis.call('pexpire', KEYS[1], longest)\n"
+     "        redis.call('pexpire', KEYS[1], string.format('%d', longest)) -- see _counter.lua\n"
      "    end\n"
      "    return longest > 0\n"
      "end\n"
@@ -18430,7 +18461,7 @@ static const struct snib__script_text {
      "local receivers = redis.pcall('publish', ARGV[2], '1')\n"
      "redis.pcall('publish', ARGV[2], '0')\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     1862, "1e13aff4a4ea725c74521b244759751bf81d100e"},
+     1903, "7bc4f5bb2ebbb92640bb51024ceaca2a4ed4fb97"},
     {"read_renew",
      "local lease, exact = math.abs(tonumber(ARGV[1])), tonumber(ARGV[1]) < 0 -- see mutex_renew\n"
      "local lost = {}\n"
@@ -19834,10 +19865,10 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "local life = redis.call('pttl', KEYS[1])\n"
      "if life > 0 then\n"
-     "    redis.call('pexpire', KEYS[2], life)\n"
+     "    redis.call('pexpire', KEYS[2], whole(life))\n"
      "end\n"
      "return done(nil)\n",
-     2090, "e8f4cfe5cceb8e2572e30071d413533c04d43f45"},
+     2097, "5f7e4e9c72ab5ce4fdeab485962a2b7f5454d2df"},
     {"permits_count",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -19921,6 +19952,9 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
      "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
+     "if not counter(redis.call('get', KEYS[1])) then\n"
+     "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
+     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local held = true\n"
@@ -19938,7 +19972,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    return back > 0 and -2 or 0\n"
      "end\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     871, "d6e474258a0415be2f4cc2dc1a11384fa872782d"},
+     1000, "8c2200d9a08045a8d0958c553d56814d339913d8"},
     {"permits_renew", 0, 0, ""},
     {"plain_acquire", 0, 0, ""},
     {"plain_force",
@@ -20049,7 +20083,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "        longest = math.max(longest, look(left, all[i], all[i + 1]))\n"
      "    end\n"
      "    if longest > 0 then\n"
-     "        redis.call('pexpire', KEYS[1], longest)\n"
+     "        redis.call('pexpire', KEYS[1], string.format('%d', longest)) -- see _counter.lua\n"
      "    end\n"
      "    return longest > 0\n"
      "end\n"
@@ -20060,7 +20094,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local receivers = redis.pcall('spublish', ARGV[2], '1')\n"
      "redis.pcall('spublish', ARGV[2], '0')\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     1864, "60bfacd1a01f8dd75104c79da30745168d40fe1a"},
+     1905, "093d1b96eea6217fdec71cbc006fbd8aa2bd20ff"},
     {"read_renew", 0, 0, ""},
     {"semaphore_acquire", 0, 0, ""},
     {"semaphore_count",
@@ -21423,10 +21457,10 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local life = redis.call('pttl', KEYS[1])\n"
      "if life > 0 then\n"
-     "    redis.call('pexpire', KEYS[2], life)\n"
+     "    redis.call('pexpire', KEYS[2], whole(life))\n"
      "end\n"
      "return done(nil)\n",
-     2412, "3a8b8c82b944d81648da0f9a4e883a04beca1d58"},
+     2419, "c49fe4b45c3d2a902f68a754008b643abeada9e7"},
     {"permits_count",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -21534,6 +21568,9 @@ static const struct snib__script_text snib__script_both[] = {
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
      "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
+     "if not counter(redis.call('get', KEYS[1])) then\n"
+     "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
+     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local held = true\n"
@@ -21551,7 +21588,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    return back > 0 and -2 or 0\n"
      "end\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     1193, "ca7ccd561c40fbc2eccbca11177cf30028e21718"},
+     1322, "8f8ebaa24274ee062fde5dbd132a64591aa0a434"},
     {"permits_renew", 0, 0, ""},
     {"plain_acquire", 0, 0, ""},
     {"plain_force",
@@ -21710,7 +21747,7 @@ static const struct snib__script_text snib__script_both[] = {
      "        longest = math.max(longest, look(left, all[i], all[i + 1]))\n"
      "    end\n"
      "    if longest > 0 then\n"
-     "        redis.call('pexpire', KEYS[1], longest)\n"
+     "        redis.call('pexpire', KEYS[1], string.format('%d', longest)) -- see _counter.lua\n"
      "    end\n"
      "    return longest > 0\n"
      "end\n"
@@ -21721,7 +21758,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local receivers = announce(ARGV[2], '1')\n"
      "announce(ARGV[2], '0')\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     2171, "ad6ff61e11a13a9b24c3af8f480680869e556fcd"},
+     2212, "ae5bd124db849fc08df323bfeb04b4e325b11525"},
     {"read_renew", 0, 0, ""},
     {"semaphore_acquire", 0, 0, ""},
     {"semaphore_count",
@@ -24661,9 +24698,10 @@ static void snib__engine_log(struct snib__engine *e, int32_t level, const char *
     va_list arguments;
     if (level > e->log_level)
         return;
-    if (e->log_n == SNIB__RECORDS_MAX) {
-        e->log_head = (e->log_head + 1) % SNIB__RECORDS_MAX;
+    if (e->log_n == SNIB__RECORDS_MAX) { /* all holds of a client may be lost in one step */
+        e->log_head = (e->log_head + 1U) % SNIB__RECORDS_MAX;
         e->log_n--;
+        e->log_dropped++;
     }
     struct snib__record *record = &e->log[(e->log_head + e->log_n++) % SNIB__RECORDS_MAX];
     record->level = level;
@@ -24677,10 +24715,17 @@ static const char *snib__engine_take_log(struct snib__engine *e, int32_t *out_le
     if (e->log_n == 0)
         return NULL;
     const struct snib__record *record = &e->log[e->log_head];
-    e->log_head = (e->log_head + 1) % SNIB__RECORDS_MAX;
+    e->log_head = (e->log_head + 1U) % SNIB__RECORDS_MAX;
     e->log_n--;
     *out_level = record->level;
     return record->text;
+}
+
+static uint32_t snib__engine_log_dropped(struct snib__engine *e)
+{
+    uint32_t dropped = e->log_dropped;
+    e->log_dropped = 0;
+    return dropped;
 }
 
 static struct snib__op *snib__engine_live(const struct snib__engine *e)
@@ -24721,6 +24766,7 @@ static void snib__engine_forget_sink(struct snib__engine *e, const void *sink)
  * own.
  */
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Whether it is the operation's hold, and not a later one in its memory. */
@@ -24873,6 +24919,22 @@ static snib__time snib__extend_sent_at(const struct snib__op *op)
     return op->asked->sent_at;
 }
 
+/* A request that shortens the lease, to that of a lock of several clients or to what a clock kept too long, may arrive at any
+ * time, because the connection that it was left on could not be ended. */
+static bool extend_is_undone(const struct snib__hold *hold)
+{
+    return hold->acquired_at <= hold->gate->node->shortens_at;
+}
+
+static void extend_refuse(struct snib__engine *e, struct snib__op *op)
+{
+    free(op->words);
+    op->words = strdup("it cannot be extended: a request that may shorten its lease was left on a "
+                       "broken connection, "
+                       "which could not be ended; allow this user +info +client|id +client|kill");
+    snib__op_done(e, op, SNIB_ENOTSUP);
+}
+
 /* The reply is that of a renewal: empty, or the index 1 of a hold that is gone and whether its key exists. */
 static void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time sent_at,
                          const struct snib__value *reply, uint32_t n, snib__time now)
@@ -24881,7 +24943,9 @@ static void snib__extend_answer(struct snib__engine *e, struct snib__op *op, sni
     bool held = extend_held(e, op, now), array = reply->type == SNIB__RESP_ARRAY;
     if (op->done)
         return;
-    if (held && array && n == 1) {
+    if (held && array && n == 1 && extend_is_undone(hold)) {
+        extend_refuse(e, op);
+    } else if (held && array && n == 1) {
         op->asked->sent_at = sent_at;
         if (op->asked->only)
             extend_granted(e, hold, sent_at, extend_ms(e, op), now);
@@ -25246,6 +25310,7 @@ static int32_t snib__gate_meets(struct snib__engine *e, struct snib__op *op, sni
         return code;
     op->hold->number = number;
     op->hold->flags |= SNIB__LENT;
+    op->joined = ++e->next_serial;
     return SNIB_AGAIN;
 }
 
@@ -25307,6 +25372,7 @@ static struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib
     if (number) {
         hold->number = number;
         hold->flags |= SNIB__LENT;
+        op->joined = op->serial;
     }
     hold->owner = how->owner;
     hold->lease_ms = (uint32_t)(how->lease / SNIB__MS) & SNIB__SPAN_MAX;
@@ -26772,14 +26838,14 @@ static int snib__link_kind(const struct snib__link *link)
     return link->kind;
 }
 
-static void *snib__link_carrier(const struct snib__link *link)
+static void *snib__link_transport(const struct snib__link *link)
 {
-    return link->carrier;
+    return link->transport;
 }
 
-static void snib__link_set_carrier(struct snib__link *link, void *carrier)
+static void snib__link_set_transport(struct snib__link *link, void *transport)
 {
-    link->carrier = carrier;
+    link->transport = transport;
 }
 
 static struct snib__link *snib__engine_link(const struct snib__engine *e, int kind)
@@ -27774,8 +27840,8 @@ static void snib__node_rename(struct snib__engine *e, struct snib__node *node,
     }
 }
 
-/* Another server has taken over from the one that granted the node's holds:
- * each must be confirmed there. */
+/* Another server has taken over from the one that granted the node's holds: each must be confirmed there, but those
+ * of locks of several clients, which their members' clients confirm. */
 static void node_failed_over(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     node->failed_over_at = now;
@@ -27785,7 +27851,7 @@ static void node_failed_over(struct snib__engine *e, struct snib__node *node, sn
             for (struct snib__hold *hold = gate->node == node ? snib__gate_first(gate) : NULL; hold;
                  hold = snib__gate_next(gate, hold))
                 if ((hold->phase == SNIB__HELD || hold->phase == SNIB__RELEASING) &&
-                    hold->deadline != SNIB__NEVER)
+                    hold->deadline != SNIB__NEVER && !snib__outer_is(gate))
                     hold->flags |= SNIB__INHERITED;
 }
 
@@ -28024,10 +28090,13 @@ static void snib__node_unended(struct snib__engine *e, const struct snib__node *
                          snib__node_where(e, node));
 }
 
-/* Warn if broken connections cannot be ended at the server, or one was not. */
-static void node_check_ends(struct snib__engine *e, const struct snib__node *node,
+/* Warn if broken connections cannot be ended at the server, or one was not: what was left on that may still arrive. */
+static void node_check_ends(struct snib__engine *e, struct snib__node *node,
                             struct snib__conn *conn)
 {
+    if (conn->left && node->astray_at)
+        node->shortens_at = node->astray_at;
+    node->astray_at = 0;
     if (conn->left || conn->server_id == 0 || conn->run_id[0] == 0)
         snib__node_unended(e, node, conn->left);
     conn->left = false;
@@ -31607,6 +31676,9 @@ static void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold
             hold->flags |= SNIB__RESENT; /* this try may have worked */
         if (error && (hold->flags & SNIB__RESENT))
             next->flags |= SNIB__RESENT; /* this try may have worked, or an earlier one */
+        int32_t ends = next->op ? snib__gate_meets(e, next->op, now) : SNIB_OK;
+        if (ends != SNIB_OK)
+            snib__gate_end_op(e, next->op, ends);
         if (next->op)
             snib__sole_queue(e, next->op, true, now);
         else if (next->flags & SNIB__RESENT)
@@ -32150,13 +32222,13 @@ static void snib__waitq_push(struct snib__waitq *waitq, struct snib__op *op, boo
 }
 
 /* Whether one is ahead of another: by start time, but a read under its owner's write hold is ahead of those that wait for
- * the end of that.  Among them are reads whose own write hold has ended: its number is lower. */
+ * the end of that.  Among them are reads whose own write hold has ended: they have joined that before. */
 static bool wait_is_ahead(const struct snib__op *op, const struct snib__op *other)
 {
     bool lent = op->hold->flags & SNIB__LENT, other_lent = other->hold->flags & SNIB__LENT;
     if (lent != other_lent)
         return lent;
-    return lent && op->hold->number != other->hold->number ? op->hold->number > other->hold->number
+    return lent && op->hold->number != other->hold->number ? op->joined > other->joined
                                                            : op->serial < other->serial;
 }
 
@@ -32721,13 +32793,14 @@ static void snib__watchdog_ask_later(struct snib__hold *hold, snib__time at)
 }
 
 /* A fixed lease has begun with a request of sent_at, which another lane's news that the server's clock was set may have
- * overtaken. */
+ * overtaken.  What is in doubt is asked for: no renewal will find out any more. */
 static void snib__watchdog_fixed(struct snib__hold *hold, snib__time sent_at, snib__time now)
 {
-    if (sent_at < hold->gate->node->moved_at && watchdog_has_fixed(hold)) {
-        hold->unsure = true;
+    if (!watchdog_has_fixed(hold))
+        return;
+    hold->unsure |= sent_at < hold->gate->node->moved_at;
+    if (hold->unsure || (hold->flags & SNIB__INHERITED))
         snib__watchdog_ask_later(hold, now);
-    }
 }
 
 /* The server has the hold, and was asked at sent_at to keep it for so long; 0: for as long as before.  That ends a doubt
@@ -32851,6 +32924,8 @@ static void snib__watchdog_again(struct snib__engine *e, struct snib__request *r
 
 static void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch, snib__time now)
 {
+    if (batch->exact)
+        batch->node->astray_at = now;
     watchdog_rewind(e, batch, now + WATCHDOG_PAUSE);
 }
 
@@ -35509,14 +35584,16 @@ static bool snib__conn_spells(struct snib__conn *conn, int script)
     return spells;
 }
 
+/* A user may have no password: without AUTH, the connection would silently be another user's, the default one's. */
 static int conn_login(struct snib__conn *conn, int kind, const struct snib__login *login,
                       snib__time now)
 {
-    if (!login->password)
+    const char *password = login->password ? login->password : "";
+    if (!login->username && !login->password)
         return 0;
     conn->out.secret = true;
-    return login->username ? CONN_SAY(conn, kind, now, "AUTH", login->username, login->password)
-                           : CONN_SAY(conn, kind, now, "AUTH", login->password);
+    return login->username ? CONN_SAY(conn, kind, now, "AUTH", login->username, password)
+                           : CONN_SAY(conn, kind, now, "AUTH", password);
 }
 
 static int snib__conn_relogin(struct snib__conn *conn, const struct snib__login *login, snib__time now)
