@@ -44,7 +44,8 @@ static void map_that_breaks_off(void **state)
 {
     (void)state;
 #define OF_TWO                                                                                     \
-    "*4\r\n:0\r\n:8191\r\n*3\r\n$1\r\na\r\n:6379\r\n$2\r\nid\r\n*3\r\n$1\r\n%c\r\n:6379\r\n$2\r\nid\r\n"
+    "*4\r\n:0\r\n:8191\r\n*3\r\n$1\r\na\r\n:6379\r\n$2\r\nid\r\n*3\r\n$1\r\n%c\r\n:6379\r\n$"      \
+    "2\r\nid\r\n"
     struct snib__engine *engine = begin_cluster("a:0-16383");
     const struct snib__cluster *map = engine->map;
     sprintf(common, "*1\r\n" OF_TWO, 'd');
@@ -175,10 +176,8 @@ static void redirections_of_another_form(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(maps_of_another_form),
-        cmocka_unit_test(map_that_breaks_off),
-        cmocka_unit_test(map_of_too_many_masters),
-        cmocka_unit_test(masters_of_another_form),
+        cmocka_unit_test(maps_of_another_form),         cmocka_unit_test(map_that_breaks_off),
+        cmocka_unit_test(map_of_too_many_masters),      cmocka_unit_test(masters_of_another_form),
         cmocka_unit_test(redirections_of_another_form),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
