@@ -217,9 +217,10 @@ func (h *Hold) Unlock(ctx context.Context) error {
 // 0 the client's lease, renewed from now on. The hold never ends earlier than it would have, except that a longer fixed
 // lease counts no more once the client's is renewed instead.
 //
-// The error matches [ErrLost] if the hold was lost, [ErrNotHeld] after an Unlock, [ErrNotSupported] for permits of a
-// semaphore, and [ErrInvalidLease] for a quorum lock by more than the lease that it was made for. After any other error the
-// hold keeps the lease that it had, although the server may have the longer one.
+// The error matches [ErrLost] if the hold was lost, [ErrNotHeld] after an Unlock, [ErrInvalidLease] for a quorum lock by
+// more than the lease that it was made for, and [ErrNotSupported] for permits of a semaphore, or where a broken connection
+// could not be ended at the server and a request that was left on it may shorten the lease. After any other error, and that
+// one, the hold keeps the lease that it had, although the server may have the longer one.
 func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 	if err := h.check(); err != nil {
 		return err

@@ -123,8 +123,9 @@ class Hold(_core.HeldScope, BaseHold):
         It never ends earlier than it would have, except that a longer fixed lease counts no more
         once the client's is renewed instead.  Raises Lost if the hold was lost, NotHeld if it
         was released, NotSupported for a semaphore, InvalidLease for a quorum lock by more than
-        the lease that it was made for, and Unreachable if no answer came: then the hold keeps the
-        lease that it had.
+        the lease that it was made for.  If no answer came, it raises Unreachable; where a request
+        that was left on a broken connection may still shorten the lease, NotSupported, with the
+        remedy: then the hold keeps the lease that it had.
         """
         if self._stage == GIVEN_BACK:
             self.check()
