@@ -3,9 +3,6 @@
 -- KEYS[1] free permits   KEYS[2] taken ones   ARGV[1] channel   ARGV[2...] the ids
 -- Reply: 0 none of them was there; -2 one of them was no longer held, the others are free; otherwise 1 + number of
 -- receivers of the message, or -1 if that was refused.
-if not counter(redis.call('get', KEYS[1])) then
-    return redis.error_reply('WRONGTYPE the string is no number of permits')
-end
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local held = true
