@@ -139,6 +139,7 @@ struct topo_name {
     snib__time broken_at;    /* the truth last lost data */
     bool broken_by_move;     /* ... by a slot move that was given up: nobody hears of that */
     snib__time island_until; /* another server than the master last acted as one */
+    snib__time came_at;      /* when its slot last came to another shard */
     snib__time apart_until;  /* its slot was being moved: multi-key requests may have to wait */
     snib__time free_since;   /* SNIB__NEVER: it is not free */
     char kept[64];           /* an owner in the truth that no program uses */

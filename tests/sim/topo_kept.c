@@ -43,14 +43,16 @@ static bool is_used(const struct topo_process *process, uint64_t number)
 }
 
 /* A server was demoted and promoted again while the process took it for the master all the time, and in a cluster has asked
- * nothing, or else had a connection that stayed: it cannot know that the server has the data of another one. */
+ * nothing, or else had a connection that stayed: it cannot know that the server has the data of another one.  Nor if the
+ * name's slot went to another server meanwhile, where a move that was given up had left a copy, and came back with that. */
 static bool has_missed(const struct topo_process *process, const struct topo_name *name)
 {
     int at = topo.shards[name->shard].authority, i = (int)(name - topo.names);
     if (topo.topology != SNIB__CLUSTER) {
         return check_connected_since(process, name->shard) < topo.servers[at].promoted_at;
     }
-    return process->asks[i] == at && process->asks_since[i] < topo.servers[at].promoted_at;
+    return process->asks[i] == at && (process->asks_since[i] < topo.servers[at].promoted_at ||
+                                      process->asks_since[i] < name->came_at);
 }
 
 /* Since when a process can know all about a name, and its server is the same.  Where the servers change all the time, most of

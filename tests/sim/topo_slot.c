@@ -473,7 +473,10 @@ static void end_move(const struct topo_event *event)
     slot->to = -1;
     slot->turn = ++cluster.turns;
     for (int i = 0; i < topo.name_count; i++) {
-        topo.names[i].shard = topo.names[i].slot == event->a ? slot->shard : topo.names[i].shard;
+        if (topo.names[i].slot == event->a) {
+            topo.names[i].shard = slot->shard;
+            topo.names[i].came_at = topo.now;
+        }
     }
     topo_trace("slot %d is server %d's", slot->number, target);
     topo_later(topo.now + topo_draw(5 * SNIB__MS), MOVE_TOLD, source, target, 0);
