@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "d22bff68dd94a603"
+#define SNIB_BUILD_ID "d850fc0b7cb2132c"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -6090,7 +6090,8 @@ static void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
         if (member->hold)
             snib__carrier_ref(c);
         int32_t code = carrier_tried(c, op);
-        c->told |= snib__op_told(op);
+        c->told |=
+            op->told || (op->code != SNIB_OK && snib__op_told(op)); /* not by its own grant */
         snib__group_member_done(&c->group, i, code, op->hold ? op->hold->deadline : 0);
     }
     pthread_mutex_unlock(&c->mutex);

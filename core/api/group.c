@@ -229,7 +229,8 @@ void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
         if (member->hold)
             snib__carrier_ref(c);
         int32_t code = carrier_tried(c, op);
-        c->told |= snib__op_told(op);
+        c->told |=
+            op->told || (op->code != SNIB_OK && snib__op_told(op)); /* not by its own grant */
         snib__group_member_done(&c->group, i, code, op->hold ? op->hold->deadline : 0);
     }
     pthread_mutex_unlock(&c->mutex);

@@ -354,21 +354,37 @@ static bool answer_first(const struct snib__verdict *verdict)
 
 /* The first member was not free for most of a wait, and there is no connection for the last one when it ends: the wait was
  * for the first. */
-static void wait_for_the_first(void **state)
+static void wait_for_the_first(bool refused)
 {
-    (void)state;
     static const struct snib__verdict no = {.left_ms = 30000}, yes = {.yes = true};
     snib_lock *given[] = {nodes[0].lock, nodes[OTHER].lock}, *multi;
     snib_event event = {.size = sizeof event};
-    snib_op *handle;
+    snib_op *handle, *behind;
     assert_int_equal(snib_multi_new(given, 2, NULL, &multi, NULL), SNIB_OK);
     assert_int_equal(snib_lock_acquire_submit(multi, 0, 500, NULL, 0, &handle, NULL), SNIB_OK);
-    bool told = answer_first(&no);
+    assert_int_equal(snib_lock_acquire_submit(nodes[0].lock, 0, -1, NULL, 0, &behind, NULL),
+                     SNIB_OK);
+    bool told = refused && answer_first(&no);
     usleep(200 * 1000); /* so that less than a try's time is left for the last one */
     answer_first(&yes);
     assert_int_equal(snib_op_wait(handle, 60000, &event, NULL), SNIB_OK);
     assert_int_equal(event.code, told ? SNIB_TIMEDOUT : SNIB_ECONNECT);
+    assert_int_equal(snib_op_cancel(behind), SNIB_OK);
+    snib_op_free(behind);
     snib_lock_free(multi);
+}
+
+static void member_that_was_not_free(void **state)
+{
+    (void)state;
+    wait_for_the_first(true);
+}
+
+/* The one behind it knows of its grant, but it has not waited for itself. */
+static void member_that_was_free(void **state)
+{
+    (void)state;
+    wait_for_the_first(false);
 }
 
 int main(void)
@@ -378,7 +394,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(grant_between_two_looks, start, stop),
         cmocka_unit_test_setup_teardown(loss_between_two_looks, start, stop),
         cmocka_unit_test_setup_teardown(answer_to_an_earlier_extension, start, stop),
-        cmocka_unit_test_setup_teardown(wait_for_the_first, start_briefly, stop_briefly),
+        cmocka_unit_test_setup_teardown(member_that_was_not_free, start_briefly, stop_briefly),
+        cmocka_unit_test_setup_teardown(member_that_was_free, start_briefly, stop_briefly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -609,4 +609,11 @@ MUTANTS = [
         "op->code == SNIB_EUNREACHABLE;",
         "unit_carrier",
     ),
+    Mutant(
+        "a multi lock takes the grant of its first member for a wait for it",
+        "api/group.c",
+        "c->told |= op->told || (op->code != SNIB_OK && snib__op_told(op));",
+        "c->told |= snib__op_told(op);",
+        "unit_carrier",
+    ),
 ]
