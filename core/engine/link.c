@@ -397,8 +397,11 @@ void snib__engine_input(struct snib__engine *e, struct snib__link *link, const c
             snib__link_close(e, link, SNIB_EPROTOCOL, now);
             return;
         }
-        if (!was_ready && link->conn.state == SNIB__CONN_READY)
+        if (!was_ready && link->conn.state == SNIB__CONN_READY) {
             link_ready(e, link, now);
+            if (link->conn.state == SNIB__CONN_DOWN)
+                return; /* closed, and the reply with it */
+        }
         if (link->conn.relogin > SNIB__RELOGIN_ASKED)
             link_relogged(e, link);
         if (link->conn.no_load && !e->told_whole)

@@ -801,6 +801,25 @@ static void asking_often_does_not_shorten_the_pause(void **state)
     snib__engine_free(engine);
 }
 
+/* The peer of a link for messages turns out to be a sentinel, and has sent more than the handshake asks for: with the link its
+ * replies are gone. */
+static void replies_go_with_the_link(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = with_waiter();
+    struct snib__link *ear = &engine->home->links[SNIB__PUBSUB];
+    snib__engine_link_down(engine, ear, SNIB_EUNREACHABLE, 0, now);
+    while (!ear->connect)
+        pass_waiting(engine, now + 10 * SNIB__MS);
+    snib__engine_take_wish(engine, ear);
+    snib__engine_link_up(engine, ear, now);
+    say_on_pubsub(engine, "+OK\r\n+redis_mode:sentinel\r\n*2\r\n$4\r\npong\r\n$0\r\n\r\n");
+    assert_int_equal(ear->conn.state, SNIB__CONN_DOWN);
+    assert_false(ear->proven);
+    assert_int_equal(snib__engine_take_wish(engine, ear), SNIB__WISH_CLOSE);
+    snib__engine_free(engine);
+}
+
 /* After a long outage the next short breaks cost little: the first connection need not have lasted, and one that has makes
  * all as it was. */
 static void outage_is_forgotten(void **state)
@@ -912,6 +931,7 @@ int main(void)
         cmocka_unit_test(connections_that_do_not_last),
         cmocka_unit_test(waiters_do_not_shorten_the_pause),
         cmocka_unit_test(asking_often_does_not_shorten_the_pause),
+        cmocka_unit_test(replies_go_with_the_link),
         cmocka_unit_test(outage_is_forgotten),
         cmocka_unit_test(connection_that_cannot_be_ended),
         cmocka_unit_test(semaphore_release_is_sent_once),
