@@ -242,10 +242,15 @@ int snib__sys_connected(int fd)
 {
     int error = 0;
     socklen_t n = sizeof error;
-    struct pollfd ready = {.fd = fd, .events = POLLOUT};
-    if (snib__sys_poll(&ready, 1, 0) == 0)
+    struct sockaddr_storage peer;
+    socklen_t peer_n = sizeof peer;
+    struct pollfd writable = {.fd = fd, .events = POLLOUT};
+    int ready = snib__sys_poll(&writable, 1, 0);
+    if (ready == 0)
         return EINPROGRESS;
     getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n);
+    if (ready < 0 && !error && getpeername(fd, (struct sockaddr *)&peer, &peer_n) != 0)
+        return EINPROGRESS; /* it cannot be polled: see snib__driver_poll() */
     return error ? error : sys_met(fd);
 }
 

@@ -3,6 +3,7 @@
  */
 #include "unit.h"
 
+#include "driver/sys.h"
 #include "snib.h"
 
 #include <errno.h>
@@ -231,9 +232,40 @@ static void standard_descriptors_are_not_taken(void **state)
     close(connection.fd);
 }
 
+/* A connection in progress is none yet, also where nothing can be polled. */
+static void attempt_is_no_connection(void **state)
+{
+    (void)state;
+    enum { ATTEMPTS = 4 };
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof at;
+    int fds[ATTEMPTS], connected = 0, in_progress = 0, listener = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&at, n), 0);
+    assert_int_equal(listen(listener, 0), 0); /* it takes one or two, and leaves the others waiting */
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &n), 0);
+    for (int i = 0; i < ATTEMPTS; i++)
+        assert_int_equal(snib__sys_connect((struct sockaddr *)&at, n, &fds[i]), EINPROGRESS);
+    struct pollfd first = {.fd = fds[0], .events = POLLOUT};
+    assert_int_equal(poll(&first, 1, 10000), 1);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){0, usual.rlim_max}), 0);
+    assert_int_equal(poll(&first, 1, 0), -1);
+    for (int i = 0; i < ATTEMPTS; i++) {
+        int error = snib__sys_connected(fds[i]);
+        connected += error == 0;
+        in_progress += error == EINPROGRESS;
+    }
+    allow_again();
+    for (int i = 0; i < ATTEMPTS; i++)
+        snib__sys_close(fds[i]);
+    close(listener);
+    assert_true(connected > 0 && in_progress > 0);
+    assert_int_equal(connected + in_progress, ATTEMPTS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(attempt_is_no_connection),
         cmocka_unit_test(client_is_refused), cmocka_unit_test(queue_is_refused),
         cmocka_unit_test(thread_is_refused), cmocka_unit_test(connection_is_refused),
         cmocka_unit_test(lookup_is_refused), cmocka_unit_test(standard_descriptors_are_not_taken),
