@@ -71,7 +71,7 @@ static bool login_fail(struct snib__question *question, int os_error, const char
 static bool login_read(struct snib__question *question)
 {
     char quoted[LOGIN_QUOTED];
-    char *password = question->answer.password;
+    char *password = question->answer.password, next;
     struct stat info = {0};
     size_t n = 0;
     ssize_t got = -1;
@@ -84,6 +84,7 @@ static bool login_read(struct snib__question *question)
     while (regular && n < SNIB_PASSWORD_MAX &&
            (got = read(fd, password + n, SNIB_PASSWORD_MAX - n)) > 0)
         n += (size_t)got;
+    bool more = n == SNIB_PASSWORD_MAX && (got = read(fd, &next, 1)) > 0;
     int error = errno;
     close(fd);
     if (!regular)
@@ -91,7 +92,7 @@ static bool login_read(struct snib__question *question)
     if (got < 0)
         return login_fail(question, error, "the password file %s cannot be read: %s", quoted,
                           strerror(error));
-    if (n > 0 && n < SNIB_PASSWORD_MAX && password[n - 1] == '\n')
+    if (n > 0 && !more && password[n - 1] == '\n')
         n -= n > 1 && password[n - 2] == '\r' ? 2 : 1;
     if (n >= SNIB_PASSWORD_MAX - 1)
         return login_fail(question, 0, "the password file %s has more than %d bytes", quoted,

@@ -237,6 +237,9 @@ static void files_that_are_none(void **state)
     memset(much, 'x', sizeof much);
     write_file(much, sizeof much);
     no_credentials(open_by_file(600000), SNIB_ECREDENTIALS, "has more than 16382 bytes");
+    memcpy(much + sizeof much - 2, "\r\n", 2); /* the longest one, and a line's end */
+    write_file(much, sizeof much);
+    no_credentials(open_by_file(600000), SNIB_EAUTH, "WRONGPASS");
     write_password("wrong");
     no_credentials(open_by_file(600000), SNIB_EAUTH, "WRONGPASS");
     assert_true(now_ms() - start < 60000);
