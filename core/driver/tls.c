@@ -37,7 +37,7 @@ struct snib__tls {
         answers; /* bytes in `out` because the peer asked for them: new keys, refused handshakes */
     bool eof;    /* the socket has ended */
     bool closed; /* the peer sent close_notify */
-    bool starved;
+    bool starved; /* there was no memory for what OpenSSL wrote in its last call */
     struct snib__tls_context about; /* for failure messages; without the files */
     struct snib__tls_failure failure;
     char host[TLS_HOST_MAX]; /* to be verified */
@@ -240,6 +240,7 @@ ssize_t snib__tls_send(struct snib__tls *tls, int fd, const char *bytes, size_t 
         n = n < TLS_SEND_MAX ? n : TLS_SEND_MAX;
         sent = (ssize_t)n;
         int old = tls_begin();
+        tls->starved = false;
         if (n > 0 && o->SSL_write(tls->ssl, bytes, (int)n) <= 0) {
             sent = -1;
             error = tls->starved ? ENOMEM : EPROTO;
@@ -293,6 +294,7 @@ static size_t tls_decrypt(struct snib__tls *tls, char *bytes, size_t cap)
     tls->reading = true;
     while (used < cap && tls_more(tls) && !tls->closed && !tls->failure.outcome) {
         size_t room = cap - used < INT_MAX ? cap - used : INT_MAX;
+        tls->starved = false;
         int n = o->SSL_read(tls->ssl, bytes + used, (int)room);
         if (n > 0)
             used += (size_t)n;
@@ -356,6 +358,7 @@ static int tls_shake(struct snib__tls *tls, int fd)
         ;
     int old = tls_begin();
     tls->reading = true;
+    tls->starved = false;
     int done = snib__openssl()->SSL_do_handshake(tls->ssl);
     if (done != 1)
         tls_judge(tls, done);

@@ -3,6 +3,7 @@
  * program's own. */
 #include "driver/tls.h"
 
+#include "net/buf.h"
 #include "snib.h"
 #include "unit.h"
 
@@ -198,6 +199,17 @@ static void *peer_main(void *argument)
 }
 
 /* ---- The core's end -------------------------------------------------------------------------- */
+
+static _Thread_local bool no_room;
+
+/* The linker gives the core this one. */
+int __real_snib__buf_append(struct snib__buf *buf, const void *data, size_t n);
+int __wrap_snib__buf_append(struct snib__buf *buf, const void *data, size_t n);
+
+int __wrap_snib__buf_append(struct snib__buf *buf, const void *data, size_t n)
+{
+    return no_room ? -1 : __real_snib__buf_append(buf, data, n);
+}
 
 struct end {
     struct peer peer;
@@ -717,6 +729,30 @@ static void ends(void **state)
     part(&end);
 }
 
+/* A lack of memory that has passed is not the reason of what fails later. */
+static void a_shortage_passes(void **state)
+{
+    (void)state;
+    static const char said[] = "0123456789";
+    for (int version = TLS1_2_VERSION; version <= TLS1_3_VERSION; version++) {
+        char bytes[100];
+        struct end end = {.peer.version = version};
+        struct snib__tls_config config = {.ca = at("ca.crt")};
+        assert_int_equal(meet(&end, &config, "localhost"), SNIB__TLS_FINE);
+        no_room = true;
+        assert_int_equal(snib__tls_send(end.tls, end.fd, said, 10), -1);
+        no_room = false;
+        assert_int_equal(errno, ENOMEM);
+        assert_int_equal(snib__tls_send(end.tls, end.fd, said, 10), 10);
+        assert_int_equal(receive(&end, bytes, sizeof bytes), 10);
+        assert_memory_equal(bytes, said, 10);
+        shutdown(end.peer.fd, SHUT_WR);
+        assert_int_equal(receive(&end, bytes, sizeof bytes), -1);
+        assert_int_equal(snib__tls_why(end.tls)->outcome, SNIB__TLS_CUT);
+        part(&end);
+    }
+}
+
 static void key_updates(void **state)
 {
     (void)state;
@@ -811,6 +847,7 @@ int main(void)
         cmocka_unit_test(short_of_descriptors_to_verify),
         cmocka_unit_test(cost_of_the_systems_store),
         cmocka_unit_test(ends),
+        cmocka_unit_test(a_shortage_passes),
         cmocka_unit_test(key_updates),
         cmocka_unit_test(both_ways),
     };
