@@ -118,7 +118,8 @@ void snib__link_mask(struct snib__link *link, char *bytes, size_t n);
 /* Call before link_down: a sentence with the reason.  SNIB_ETLS with an os_error may be temporary;
  * without one it is final. */
 void snib__link_explain(struct snib__link *link, const char *sentence);
-/* The transport has ended or could not be opened.  code and os_error say why, as in snib_error. */
+/* The transport has ended or could not be opened.  code and os_error say why, as in snib_error.  Neither this nor link_up
+ * does anything while a wish to close the link is to be taken. */
 void snib__engine_link_down(struct snib__engine *engine, struct snib__link *link, int32_t code,
                             int os_error, snib__time now);
 void snib__engine_input(struct snib__engine *engine, struct snib__link *link, const char *bytes,

@@ -148,6 +148,8 @@ void snib__link_want(struct snib__engine *e, struct snib__link *link, snib__time
 static void link_begin(struct snib__engine *e, struct snib__link *link,
                        const struct snib__login *login, snib__time now)
 {
+    if (link->close) /* it was given up while it was made */
+        return;
     link->connecting = false;
     if (snib__conn_begin(&link->conn, login, now) < 0)
         snib__link_close(e, link, SNIB_ENOMEM, now);
@@ -258,7 +260,8 @@ static void link_ready(struct snib__engine *e, struct snib__link *link, snib__ti
 
 void snib__link_explain(struct snib__link *link, const char *sentence)
 {
-    snprintf(link->conn.words, sizeof link->conn.words, "%s", sentence);
+    if (!link->close)
+        snprintf(link->conn.words, sizeof link->conn.words, "%s", sentence);
 }
 
 /* When to try next, and how much later if that fails, too.  A server, or what is in front of it, may end each connection
@@ -279,8 +282,8 @@ static void link_back_off(struct snib__engine *e, struct snib__link *link, snib_
                                                : link->backoff * 2;
 }
 
-void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int32_t code,
-                            int os_error, snib__time now)
+static void link_down(struct snib__engine *e, struct snib__link *link, int32_t code, int os_error,
+                      snib__time now)
 {
     if (link->conn.failure) {
         code = link->conn.failure;
@@ -316,11 +319,19 @@ void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int
         snib__route_down(e, link, code, now);
 }
 
+/* Of a connection that the engine has given up, nothing is news. */
+void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int32_t code,
+                            int os_error, snib__time now)
+{
+    if (!link->close)
+        link_down(e, link, code, os_error, now);
+}
+
 /* Close a link that can no longer be trusted. */
 void snib__link_close(struct snib__engine *e, struct snib__link *link, int32_t code, snib__time now)
 {
     link->close = true;
-    snib__engine_link_down(e, link, code, 0, now);
+    link_down(e, link, code, 0, now);
 }
 
 /* ---- replies ---- */

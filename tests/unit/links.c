@@ -695,6 +695,40 @@ static void pubsub_follows_to_another_server(void **state)
     }
 }
 
+/* The engine gives up a connection that is just being made.  That it is made all the same, or fails, is no news: the next
+ * one is asked for as soon as after any other, and nobody is told of a failure. */
+static void given_up_while_it_was_made(void **state)
+{
+    (void)state;
+    for (int made = 0; made < 2; made++) {
+        struct snib__engine *engine = with_waiter();
+        struct snib__link *ear = &engine->home->links[SNIB__PUBSUB];
+        snib__engine_link_down(engine, ear, SNIB_EUNREACHABLE, 0, now);
+        cut_link(engine);
+        server_id = "xyz";
+        while (!ear->connect)
+            pass_waiting(engine, now + SNIB__MS);
+        assert_int_equal(snib__engine_take_wish(engine, ear), SNIB__WISH_CONNECT);
+        await_connect(engine);
+        connect_link(engine); /* another server */
+        server_id = "abc";
+        const snib__time pause = ear->backoff, since = now;
+        snib__link_explain(ear, "it failed");
+        if (made)
+            snib__engine_link_up(engine, ear, now);
+        else
+            snib__engine_link_down(engine, ear, SNIB_EUNREACHABLE, 111, now);
+        assert_int_equal(ear->conn.state, SNIB__CONN_DOWN);
+        assert_int_equal(ear->backoff, pause);
+        assert_string_equal(ear->conn.words, "");
+        assert_int_equal(snib__engine_take_wish(engine, ear), SNIB__WISH_CLOSE);
+        while (snib__engine_take_wish(engine, ear) != SNIB__WISH_CONNECT)
+            pass_waiting(engine, now + SNIB__MS);
+        assert_true(now <= since + 50 * SNIB__MS);
+        snib__engine_free(engine);
+    }
+}
+
 /* However long the server was down, a new operation has it tried at once. */
 static void new_operation_shortens_the_pause(void **state)
 {
@@ -958,6 +992,7 @@ int main(void)
         cmocka_unit_test(forgotten_link_is_left_alone),
         cmocka_unit_test(subscriptions_are_bounded),
         cmocka_unit_test(pubsub_follows_to_another_server),
+        cmocka_unit_test(given_up_while_it_was_made),
         cmocka_unit_test(new_operation_shortens_the_pause),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
