@@ -34,9 +34,9 @@ struct snib__tls {
     bool reading, established;
     size_t heard; /* bytes received */
     size_t
-        answers; /* bytes in `out` because the peer asked for them: new keys, refused handshakes */
-    bool eof;    /* the socket has ended */
-    bool closed; /* the peer sent close_notify */
+        answers;  /* bytes in `out` because the peer asked for them: new keys, refused handshakes */
+    bool eof;     /* the socket has ended */
+    bool closed;  /* the peer sent close_notify */
     bool starved; /* there was no memory for what OpenSSL wrote in its last call */
     struct snib__tls_context about; /* for failure messages; without the files */
     struct snib__tls_failure failure;

@@ -241,7 +241,8 @@ static void attempt_is_no_connection(void **state)
     socklen_t n = sizeof at;
     int fds[ATTEMPTS], connected = 0, in_progress = 0, listener = socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(bind(listener, (struct sockaddr *)&at, n), 0);
-    assert_int_equal(listen(listener, 0), 0); /* it takes one or two, and leaves the others waiting */
+    assert_int_equal(listen(listener, 0),
+                     0); /* it takes one or two, and leaves the others waiting */
     assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &n), 0);
     for (int i = 0; i < ATTEMPTS; i++)
         assert_int_equal(snib__sys_connect((struct sockaddr *)&at, n, &fds[i]), EINPROGRESS);
@@ -266,9 +267,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attempt_is_no_connection),
-        cmocka_unit_test(client_is_refused), cmocka_unit_test(queue_is_refused),
-        cmocka_unit_test(thread_is_refused), cmocka_unit_test(connection_is_refused),
-        cmocka_unit_test(lookup_is_refused), cmocka_unit_test(standard_descriptors_are_not_taken),
+        cmocka_unit_test(client_is_refused),
+        cmocka_unit_test(queue_is_refused),
+        cmocka_unit_test(thread_is_refused),
+        cmocka_unit_test(connection_is_refused),
+        cmocka_unit_test(lookup_is_refused),
+        cmocka_unit_test(standard_descriptors_are_not_taken),
     };
     getrlimit(RLIMIT_NOFILE, &usual);
     return cmocka_run_group_tests(tests, NULL, NULL);
