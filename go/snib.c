@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "38f150d2390368f9"
+#define SNIB_BUILD_ID "6450fb8ebc7ece54"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -6091,7 +6091,8 @@ static void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
         if (member->hold)
             snib__carrier_ref(c);
         int32_t code = carrier_tried(c, op);
-        c->told |= snib__op_told(op);
+        c->told |=
+            op->told || (op->code != SNIB_OK && snib__op_told(op)); /* not by its own grant */
         snib__group_member_done(&c->group, i, code, op->hold ? op->hold->deadline : 0);
     }
     pthread_mutex_unlock(&c->mutex);
@@ -18197,9 +18198,6 @@ static const struct snib__script_text {
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
      "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
-     "if not counter(redis.call('get', KEYS[1])) then\n"
-     "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
-     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local held = true\n"
@@ -18217,7 +18215,7 @@ static const struct snib__script_text {
      "    return back > 0 and -2 or 0\n"
      "end\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     999, "8bcfbae112f02833c81f7bea5d8135a8bceadfce"},
+     870, "4b7f95a4606f8a8f08db21697e322b0b8692b75b"},
     {"permits_renew",
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -19962,9 +19960,6 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
      "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
-     "if not counter(redis.call('get', KEYS[1])) then\n"
-     "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
-     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local held = true\n"
@@ -19982,7 +19977,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    return back > 0 and -2 or 0\n"
      "end\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     1000, "8c2200d9a08045a8d0958c553d56814d339913d8"},
+     871, "d6e474258a0415be2f4cc2dc1a11384fa872782d"},
     {"permits_renew", 0, 0, ""},
     {"plain_acquire", 0, 0, ""},
     {"plain_force",
@@ -21578,9 +21573,6 @@ static const struct snib__script_text snib__script_both[] = {
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
      "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
-     "if not counter(redis.call('get', KEYS[1])) then\n"
-     "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
-     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local held = true\n"
@@ -21598,7 +21590,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    return back > 0 and -2 or 0\n"
      "end\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     1322, "8f8ebaa24274ee062fde5dbd132a64591aa0a434"},
+     1193, "ca7ccd561c40fbc2eccbca11177cf30028e21718"},
     {"permits_renew", 0, 0, ""},
     {"plain_acquire", 0, 0, ""},
     {"plain_force",
