@@ -83,6 +83,25 @@ static const char *script_reply(const struct snib__request *request)
     }
 }
 
+/* Bytes from a link's server.  Sometimes more comes with them that nobody has asked for, and a read may end anywhere. */
+static void feed(struct snib__link *link, const char *text, size_t n)
+{
+    char bytes[SNIB__CHANNEL_MAX + 1400];
+    memcpy(bytes, text, n);
+    for (uint32_t more = peace || draw(40) ? 0 : 1 + draw(3); more > 0; more--)
+        n += (size_t)snprintf(
+            bytes + n, sizeof bytes - n, "%s\r\n",
+            ONE_OF("+PONG", "+OK", ":7", "$-1", "*-1", "*0", "+redis_mode:sentinel",
+                   "$21\r\nredis_mode:sentinel\r\n", "$19\r\nredis_mode:cluster\r",
+                   "$12\r\nrole:slave\r\n", "*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1",
+                   "*3\r\n$11\r\nunsubscribe\r\n$1\r\nx\r\n:0", "-NOAUTH log in",
+                   "*3\r\n$7\r\nmessage\r\n$1\r\nx\r\n$1\r\n1", "*2\r\n$4\r\npong\r\n$0\r\n"));
+    size_t cut = peace || draw(20) ? n : draw((uint32_t)n + 1);
+    snib__engine_input(engine, link, bytes, cut, now);
+    if (cut < n && link->conn.state != SNIB__CONN_DOWN)
+        snib__engine_input(engine, link, bytes + cut, n - cut, now);
+}
+
 /* Answer the oldest request of a link. */
 static void reply_on(struct snib__link *link)
 {
@@ -110,7 +129,7 @@ static void reply_on(struct snib__link *link)
     size_t n = strlen(text);
     if (n > 2 && strcmp(text + n - 4, "\r\n\r\n") == 0 && request->kind == SNIB__REQ_ROUTE)
         n -= 2; /* the map ends its own lines */
-    snib__engine_input(engine, link, text, n, now);
+    feed(link, text, n);
 }
 
 /* Answer on a link with subscriptions: confirm them, or anything. */
@@ -119,7 +138,9 @@ static void say_anything(struct snib__link *link)
     char words[WORDS][96], text[SNIB__CHANNEL_MAX + 300], channel[SNIB__CHANNEL_MAX + 24];
     if (link->conn.state == SNIB__CONN_HANDSHAKE) {
         say_on_pubsub(engine, "");
-        snib__engine_input(engine, link, "+OK\r\n+PONG\r\n", 12, now);
+        const char *hello =
+            peace || draw(12) ? "+OK\r\n+PONG\r\n" : "+OK\r\n+redis_mode:sentinel\r\n";
+        feed(link, hello, strlen(hello));
         return;
     }
     bool asked = peace || draw(3);
@@ -133,7 +154,7 @@ static void say_anything(struct snib__link *link)
                      strlen(words[0]), words[0], strlen(words[1]), words[1]);
         else
             snprintf(text, sizeof text, "*2\r\n$4\r\npong\r\n$0\r\n\r\n");
-        snib__engine_input(engine, link, text, strlen(text), now);
+        feed(link, text, strlen(text));
         return;
     }
     if (peace)
@@ -149,7 +170,7 @@ static void say_anything(struct snib__link *link)
     const char *word = ONE_OF("message", "message", "message", "smessage", "pmessage");
     snprintf(text, sizeof text, "*3\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n", strlen(word),
              word, strlen(channel), channel, strlen(said), said);
-    snib__engine_input(engine, link, text, strlen(text), now);
+    feed(link, text, strlen(text));
 }
 
 static void serve_any(struct snib__link *link)
