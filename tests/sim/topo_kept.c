@@ -92,6 +92,7 @@ static bool find_unused(const struct topo_name *name, char *out, size_t size, sn
         if (topo.topology != SNIB__CLUSTER && topo.now >= topo.stable_at) {
             net_server_died(
                 topo.shards[name->shard].authority); /* an operator ends its connections */
+            topo.stable_at = topo.now + topo.lease;
         }
     }
     return false;
