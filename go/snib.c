@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "6450fb8ebc7ece54"
+#define SNIB_BUILD_ID "bc595978847a3a4b"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -2316,8 +2316,7 @@ static void snib__link_mask(struct snib__link *link, char *bytes, size_t n);
 /* Call before link_down: a sentence with the reason.  SNIB_ETLS with an os_error may be temporary;
  * without one it is final. */
 static void snib__link_explain(struct snib__link *link, const char *sentence);
-/* The transport has ended or could not be opened.  code and os_error say why, as in snib_error.  Neither this nor link_up
- * does anything while a wish to close the link is to be taken. */
+/* The transport has ended or could not be opened.  code and os_error say why, as in snib_error. */
 static void snib__engine_link_down(struct snib__engine *engine, struct snib__link *link, int32_t code,
                             int os_error, snib__time now);
 static void snib__engine_input(struct snib__engine *engine, struct snib__link *link, const char *bytes,
@@ -6091,8 +6090,7 @@ static void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
         if (member->hold)
             snib__carrier_ref(c);
         int32_t code = carrier_tried(c, op);
-        c->told |=
-            op->told || (op->code != SNIB_OK && snib__op_told(op)); /* not by its own grant */
+        c->told |= snib__op_told(op);
         snib__group_member_done(&c->group, i, code, op->hold ? op->hold->deadline : 0);
     }
     pthread_mutex_unlock(&c->mutex);
@@ -12515,7 +12513,7 @@ static bool login_fail(struct snib__question *question, int os_error, const char
 static bool login_read(struct snib__question *question)
 {
     char quoted[LOGIN_QUOTED];
-    char *password = question->answer.password, next;
+    char *password = question->answer.password;
     struct stat info = {0};
     size_t n = 0;
     ssize_t got = -1;
@@ -12528,7 +12526,6 @@ static bool login_read(struct snib__question *question)
     while (regular && n < SNIB_PASSWORD_MAX &&
            (got = read(fd, password + n, SNIB_PASSWORD_MAX - n)) > 0)
         n += (size_t)got;
-    bool more = n == SNIB_PASSWORD_MAX && (got = read(fd, &next, 1)) > 0;
     int error = errno;
     close(fd);
     if (!regular)
@@ -12536,7 +12533,7 @@ static bool login_read(struct snib__question *question)
     if (got < 0)
         return login_fail(question, error, "the password file %s cannot be read: %s", quoted,
                           strerror(error));
-    if (n > 0 && !more && password[n - 1] == '\n')
+    if (n > 0 && n < SNIB_PASSWORD_MAX && password[n - 1] == '\n')
         n -= n > 1 && password[n - 2] == '\r' ? 2 : 1;
     if (n >= SNIB_PASSWORD_MAX - 1)
         return login_fail(question, 0, "the password file %s has more than %d bytes", quoted,
@@ -13566,15 +13563,10 @@ static int snib__sys_connected(int fd)
 {
     int error = 0;
     socklen_t n = sizeof error;
-    struct sockaddr_storage peer;
-    socklen_t peer_n = sizeof peer;
-    struct pollfd writable = {.fd = fd, .events = POLLOUT};
-    int ready = snib__sys_poll(&writable, 1, 0);
-    if (ready == 0)
+    struct pollfd ready = {.fd = fd, .events = POLLOUT};
+    if (snib__sys_poll(&ready, 1, 0) == 0)
         return EINPROGRESS;
     getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n);
-    if (ready < 0 && !error && getpeername(fd, (struct sockaddr *)&peer, &peer_n) != 0)
-        return EINPROGRESS; /* it cannot be polled: see snib__driver_poll() */
     return error ? error : sys_met(fd);
 }
 
@@ -14275,10 +14267,10 @@ struct snib__tls {
     bool reading, established;
     size_t heard; /* bytes received */
     size_t
-        answers;  /* bytes in `out` because the peer asked for them: new keys, refused handshakes */
-    bool eof;     /* the socket has ended */
-    bool closed;  /* the peer sent close_notify */
-    bool starved; /* there was no memory for what OpenSSL wrote in its last call */
+        answers; /* bytes in `out` because the peer asked for them: new keys, refused handshakes */
+    bool eof;    /* the socket has ended */
+    bool closed; /* the peer sent close_notify */
+    bool starved;
     struct snib__tls_context about; /* for failure messages; without the files */
     struct snib__tls_failure failure;
     char host[TLS_HOST_MAX]; /* to be verified */
@@ -14481,7 +14473,6 @@ static ssize_t snib__tls_send(struct snib__tls *tls, int fd, const char *bytes, 
         n = n < TLS_SEND_MAX ? n : TLS_SEND_MAX;
         sent = (ssize_t)n;
         int old = tls_begin();
-        tls->starved = false;
         if (n > 0 && o->SSL_write(tls->ssl, bytes, (int)n) <= 0) {
             sent = -1;
             error = tls->starved ? ENOMEM : EPROTO;
@@ -14535,7 +14526,6 @@ static size_t tls_decrypt(struct snib__tls *tls, char *bytes, size_t cap)
     tls->reading = true;
     while (used < cap && tls_more(tls) && !tls->closed && !tls->failure.outcome) {
         size_t room = cap - used < INT_MAX ? cap - used : INT_MAX;
-        tls->starved = false;
         int n = o->SSL_read(tls->ssl, bytes + used, (int)room);
         if (n > 0)
             used += (size_t)n;
@@ -14599,7 +14589,6 @@ static int tls_shake(struct snib__tls *tls, int fd)
         ;
     int old = tls_begin();
     tls->reading = true;
-    tls->starved = false;
     int done = snib__openssl()->SSL_do_handshake(tls->ssl);
     if (done != 1)
         tls_judge(tls, done);
@@ -18198,6 +18187,9 @@ static const struct snib__script_text {
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
      "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
+     "if not counter(redis.call('get', KEYS[1])) then\n"
+     "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
+     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local held = true\n"
@@ -18215,7 +18207,7 @@ static const struct snib__script_text {
      "    return back > 0 and -2 or 0\n"
      "end\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     870, "4b7f95a4606f8a8f08db21697e322b0b8692b75b"},
+     999, "8bcfbae112f02833c81f7bea5d8135a8bceadfce"},
     {"permits_renew",
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -19960,6 +19952,9 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
      "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
+     "if not counter(redis.call('get', KEYS[1])) then\n"
+     "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
+     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local held = true\n"
@@ -19977,7 +19972,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    return back > 0 and -2 or 0\n"
      "end\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     871, "d6e474258a0415be2f4cc2dc1a11384fa872782d"},
+     1000, "8c2200d9a08045a8d0958c553d56814d339913d8"},
     {"permits_renew", 0, 0, ""},
     {"plain_acquire", 0, 0, ""},
     {"plain_force",
@@ -21573,6 +21568,9 @@ static const struct snib__script_text snib__script_both[] = {
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
      "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
+     "if not counter(redis.call('get', KEYS[1])) then\n"
+     "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
+     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local held = true\n"
@@ -21590,7 +21588,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    return back > 0 and -2 or 0\n"
      "end\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     1193, "ca7ccd561c40fbc2eccbca11177cf30028e21718"},
+     1322, "8f8ebaa24274ee062fde5dbd132a64591aa0a434"},
     {"permits_renew", 0, 0, ""},
     {"plain_acquire", 0, 0, ""},
     {"plain_force",
@@ -24913,7 +24911,8 @@ static void snib__extend_unsure(struct snib__op *op)
 
 static void snib__extend_only_asks(struct snib__op *op)
 {
-    op->asked->only = true;
+    if (op->asked) /* otherwise there was no memory for it, and the operation is done */
+        op->asked->only = true;
 }
 
 static snib__time snib__extend_sent_at(const struct snib__op *op)
@@ -26919,8 +26918,6 @@ static void snib__link_want(struct snib__engine *e, struct snib__link *link, sni
 static void link_begin(struct snib__engine *e, struct snib__link *link,
                        const struct snib__login *login, snib__time now)
 {
-    if (link->close) /* it was given up while it was made */
-        return;
     link->connecting = false;
     if (snib__conn_begin(&link->conn, login, now) < 0)
         snib__link_close(e, link, SNIB_ENOMEM, now);
@@ -27031,8 +27028,7 @@ static void link_ready(struct snib__engine *e, struct snib__link *link, snib__ti
 
 static void snib__link_explain(struct snib__link *link, const char *sentence)
 {
-    if (!link->close)
-        snprintf(link->conn.words, sizeof link->conn.words, "%s", sentence);
+    snprintf(link->conn.words, sizeof link->conn.words, "%s", sentence);
 }
 
 /* When to try next, and how much later if that fails, too.  A server, or what is in front of it, may end each connection
@@ -27053,8 +27049,8 @@ static void link_back_off(struct snib__engine *e, struct snib__link *link, snib_
                                                : link->backoff * 2;
 }
 
-static void link_down(struct snib__engine *e, struct snib__link *link, int32_t code, int os_error,
-                      snib__time now)
+static void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int32_t code,
+                            int os_error, snib__time now)
 {
     if (link->conn.failure) {
         code = link->conn.failure;
@@ -27090,19 +27086,11 @@ static void link_down(struct snib__engine *e, struct snib__link *link, int32_t c
         snib__route_down(e, link, code, now);
 }
 
-/* Of a connection that the engine has given up, nothing is news. */
-static void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int32_t code,
-                            int os_error, snib__time now)
-{
-    if (!link->close)
-        link_down(e, link, code, os_error, now);
-}
-
 /* Close a link that can no longer be trusted. */
 static void snib__link_close(struct snib__engine *e, struct snib__link *link, int32_t code, snib__time now)
 {
     link->close = true;
-    link_down(e, link, code, 0, now);
+    snib__engine_link_down(e, link, code, 0, now);
 }
 
 /* ---- replies ---- */
@@ -27179,11 +27167,8 @@ static void snib__engine_input(struct snib__engine *e, struct snib__link *link, 
             snib__link_close(e, link, SNIB_EPROTOCOL, now);
             return;
         }
-        if (!was_ready && link->conn.state == SNIB__CONN_READY) {
+        if (!was_ready && link->conn.state == SNIB__CONN_READY)
             link_ready(e, link, now);
-            if (link->conn.state == SNIB__CONN_DOWN)
-                return; /* closed, and the reply with it */
-        }
         if (link->conn.relogin > SNIB__RELOGIN_ASKED)
             link_relogged(e, link);
         if (link->conn.no_load && !e->told_whole)

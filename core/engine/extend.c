@@ -158,7 +158,8 @@ void snib__extend_unsure(struct snib__op *op)
 
 void snib__extend_only_asks(struct snib__op *op)
 {
-    op->asked->only = true;
+    if (op->asked) /* otherwise there was no memory for it, and the operation is done */
+        op->asked->only = true;
 }
 
 snib__time snib__extend_sent_at(const struct snib__op *op)

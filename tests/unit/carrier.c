@@ -324,6 +324,49 @@ static void answer_to_an_earlier_extension(void **state)
     snib_lock_free(multi);
 }
 
+static const struct snib__engine *short_of_memory; /* for what an extension asks */
+
+struct snib__op *__real_snib__ask_carry(struct snib__engine *engine, int kind,
+                                        struct snib__gate *gate, const char *text, size_t n,
+                                        snib__time at, int32_t *out_code);
+struct snib__op *__wrap_snib__ask_carry(struct snib__engine *engine, int kind,
+                                        struct snib__gate *gate, const char *text, size_t n,
+                                        snib__time at, int32_t *out_code);
+struct snib__op *__wrap_snib__ask_carry(struct snib__engine *engine, int kind,
+                                        struct snib__gate *gate, const char *text, size_t n,
+                                        snib__time at, int32_t *out_code)
+{
+    if (engine != short_of_memory || kind != SNIB__OP_EXTEND)
+        return __real_snib__ask_carry(engine, kind, gate, text, n, at, out_code);
+    struct snib__op *op = snib__op_new(engine, kind, gate, at, out_code);
+    if (op)
+        snib__op_done(engine, op, SNIB_ENOMEM);
+    return op;
+}
+
+/* There is no memory to ask a member's server for another lease: the extension tells so, and the hold is what it was. */
+static void extension_without_memory(void **state)
+{
+    (void)state;
+    snib_lock *given[] = {nodes[0].lock, nodes[OTHER].lock}, *multi;
+    snib_event event = {.size = sizeof event};
+    snib_op *handle;
+    assert_int_equal(snib_multi_new(given, 2, NULL, &multi, NULL), SNIB_OK);
+    assert_int_equal(snib_lock_acquire_submit(multi, 0, -1, NULL, 0, &handle, NULL), SNIB_OK);
+    grant_member(&nodes[0]);
+    grant_the_last();
+    assert_int_equal(snib_op_wait(handle, 60000, &event, NULL), SNIB_OK);
+    snib_hold *hold = event.hold;
+    short_of_memory = nodes[OTHER].driver->engine;
+    assert_int_equal(snib_hold_extend_submit(hold, 40000, NULL, 0, &handle, NULL), SNIB_OK);
+    assert_int_equal(snib_op_wait(handle, 60000, &event, NULL), SNIB_OK);
+    short_of_memory = NULL;
+    assert_int_equal(event.code, SNIB_ENOMEM);
+    assert_int_equal(snib_hold_state(hold, NULL), SNIB_HOLD_AT_RISK); /* no server replies */
+    snib_hold_free(hold);
+    snib_lock_free(multi);
+}
+
 static int start_briefly(void **state)
 {
     try_timeout_ms = 400;
@@ -394,6 +437,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(grant_between_two_looks, start, stop),
         cmocka_unit_test_setup_teardown(loss_between_two_looks, start, stop),
         cmocka_unit_test_setup_teardown(answer_to_an_earlier_extension, start, stop),
+        cmocka_unit_test_setup_teardown(extension_without_memory, start, stop),
         cmocka_unit_test_setup_teardown(member_that_was_not_free, start_briefly, stop_briefly),
         cmocka_unit_test_setup_teardown(member_that_was_free, start_briefly, stop_briefly),
     };
