@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "bc595978847a3a4b"
+#define SNIB_BUILD_ID "981194f55449bb15"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -3214,7 +3214,7 @@ static void snib__parts_unref(struct snib__parts *parts);
  * Results of members and the caller's wishes come in, wishes for members go out:
  *
  *     begin, member_done, member_lost, member_given, refill, give_up, overdue, silent, abandon,
- *     release, pause_over; extend, member_leased
+ *     release, pause_over; extend, member_behind, member_leased
  *         ->  wish, phase, deadline; leased
  */
 #ifndef SNIB__GROUP_H
@@ -3298,6 +3298,8 @@ static void snib__group_release(struct snib__group *group);
 static void snib__group_extend(struct snib__group *group);
 /* No caller waits for it any more. */
 static void snib__group_unextend(struct snib__group *group);
+/* HELD: the vote of a member that was asked for before another lease was granted: it gets that, too. */
+static void snib__group_member_behind(struct snib__group *group, uint32_t i);
 /* The answer of a member's server. */
 static void snib__group_member_leased(struct snib__group *group, uint32_t i, int32_t code);
 /* The result of an extension, once: as many servers as the lock needs have granted the lease, which their members have
@@ -3330,6 +3332,7 @@ struct snib__carrier_member {
     struct snib__op *extending; /* giving it another lease */
     struct snib__hold *hold;    /* the carrier's */
     snib__time leased_at;       /* when that was asked for */
+    snib__time lease;           /* that `op` asks for; 0: renewed */
     bool outdated;   /* what `extending` tells is for an earlier extension of the whole */
     int32_t failure; /* the error of its last operation; 0: none */
     int32_t os_error;
@@ -3360,7 +3363,7 @@ struct snib__carrier {
     uint8_t replicas : 7;   /* durability: so many had each member's grant */
     snib__time lease;       /* 0: renewed */
     uint64_t extension;     /* the home's number of the one that is carried out; 0: none */
-    snib__time wanted;      /* its lease */
+    snib__time wanted;      /* its lease; otherwise that of the whole */
     snib__time pause_until; /* PAUSING; 0: not yet set */
     snib__time give_up_at;  /* a contested round; 0: not yet set */
     snib__time refill_at;   /* HELD: when to ask for missing votes; 0: immediately */
@@ -3500,6 +3503,7 @@ static int32_t carrier_try(struct snib__carrier *c, uint32_t i, snib__time now)
     }
     pthread_mutex_lock(&c->mutex);
     c->members[i].op = op;
+    c->members[i].lease = how.lease;
     pthread_mutex_unlock(&c->mutex);
     return SNIB_AGAIN;
 }
@@ -5971,7 +5975,7 @@ static struct snib__op *snib__carrier_acquire(struct snib__lock *lock, const str
     c->home = lock->client;
     c->once = how->wait == 0;
     c->wait_until = c->once || how->wait == SNIB__NEVER ? SNIB__NEVER : now + how->wait;
-    c->lease = how->lease;
+    c->lease = c->wanted = how->lease;
     c->asked_at = now;
     atomic_store(&c->refs, 1);
     snib__group_begin(&c->group, parts->majority, c->once, parts->n);
@@ -6087,11 +6091,14 @@ static void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
         unwanted = op->hold;
     } else if (current) {
         member->hold = op->code == SNIB_OK ? op->hold : NULL;
+        member->leased_at = 0; /* what was granted to an earlier hold of the member counts no more */
         if (member->hold)
             snib__carrier_ref(c);
         int32_t code = carrier_tried(c, op);
         c->told |= snib__op_told(op);
         snib__group_member_done(&c->group, i, code, op->hold ? op->hold->deadline : 0);
+        if (c->parts->majority && member->lease != c->lease)
+            snib__group_member_behind(&c->group, i);
     }
     pthread_mutex_unlock(&c->mutex);
     if (unwanted) {
@@ -6257,12 +6264,14 @@ static void carrier_extension(struct snib__carrier *c, snib__time now)
     if (c->extension && c->extension != extension) { /* it was cancelled */
         snib__group_unextend(&c->group);
         c->extension = 0;
+        c->wanted = c->lease;
     }
     if (c->extension && snib__group_leased(&c->group, &code)) {
         char text[sizeof((snib_error *)0)->text];
         snib__time deadline = code == SNIB_OK ? carrier_leased(c, now) : 0;
         carrier_explain(c, code, text, sizeof text);
         snib__outer_extended(engine, &c->outer, code, c->wanted, deadline, now);
+        c->wanted = c->lease;
         c->outer.why = NULL;
         c->extension = 0;
         c->again = true; /* there may be another one */
@@ -33655,6 +33664,12 @@ static void snib__group_unextend(struct snib__group *group)
     group->extending = false;
     for (uint32_t i = 0; i < group->n; i++)
         group->members[i].leased = GROUP_AS_BEFORE;
+}
+
+static void snib__group_member_behind(struct snib__group *group, uint32_t i)
+{
+    if (group->phase == SNIB__GROUP_HELD && group->members[i].state == GROUP_HELD)
+        group->members[i].leased = GROUP_TO_EXTEND;
 }
 
 static void snib__group_member_leased(struct snib__group *group, uint32_t i, int32_t code)

@@ -78,6 +78,7 @@ static int32_t carrier_try(struct snib__carrier *c, uint32_t i, snib__time now)
     }
     pthread_mutex_lock(&c->mutex);
     c->members[i].op = op;
+    c->members[i].lease = how.lease;
     pthread_mutex_unlock(&c->mutex);
     return SNIB_AGAIN;
 }

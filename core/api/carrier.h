@@ -13,6 +13,7 @@ struct snib__carrier_member {
     struct snib__op *extending; /* giving it another lease */
     struct snib__hold *hold;    /* the carrier's */
     snib__time leased_at;       /* when that was asked for */
+    snib__time lease;           /* that `op` asks for; 0: renewed */
     bool outdated;   /* what `extending` tells is for an earlier extension of the whole */
     int32_t failure; /* the error of its last operation; 0: none */
     int32_t os_error;
@@ -43,7 +44,7 @@ struct snib__carrier {
     uint8_t replicas : 7;   /* durability: so many had each member's grant */
     snib__time lease;       /* 0: renewed */
     uint64_t extension;     /* the home's number of the one that is carried out; 0: none */
-    snib__time wanted;      /* its lease */
+    snib__time wanted;      /* its lease; otherwise that of the whole */
     snib__time pause_until; /* PAUSING; 0: not yet set */
     snib__time give_up_at;  /* a contested round; 0: not yet set */
     snib__time refill_at;   /* HELD: when to ask for missing votes; 0: immediately */

@@ -110,7 +110,7 @@ struct snib__op *snib__carrier_acquire(struct snib__lock *lock, const struct sni
     c->home = lock->client;
     c->once = how->wait == 0;
     c->wait_until = c->once || how->wait == SNIB__NEVER ? SNIB__NEVER : now + how->wait;
-    c->lease = how->lease;
+    c->lease = c->wanted = how->lease;
     c->asked_at = now;
     atomic_store(&c->refs, 1);
     snib__group_begin(&c->group, parts->majority, c->once, parts->n);
@@ -226,12 +226,15 @@ void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
         unwanted = op->hold;
     } else if (current) {
         member->hold = op->code == SNIB_OK ? op->hold : NULL;
+        member->leased_at = 0; /* what was granted to an earlier hold of the member counts no more */
         if (member->hold)
             snib__carrier_ref(c);
         int32_t code = carrier_tried(c, op);
         c->told |=
             op->told || (op->code != SNIB_OK && snib__op_told(op)); /* not by its own grant */
         snib__group_member_done(&c->group, i, code, op->hold ? op->hold->deadline : 0);
+        if (c->parts->majority && member->lease != c->lease)
+            snib__group_member_behind(&c->group, i);
     }
     pthread_mutex_unlock(&c->mutex);
     if (unwanted) {
@@ -397,12 +400,14 @@ static void carrier_extension(struct snib__carrier *c, snib__time now)
     if (c->extension && c->extension != extension) { /* it was cancelled */
         snib__group_unextend(&c->group);
         c->extension = 0;
+        c->wanted = c->lease;
     }
     if (c->extension && snib__group_leased(&c->group, &code)) {
         char text[sizeof((snib_error *)0)->text];
         snib__time deadline = code == SNIB_OK ? carrier_leased(c, now) : 0;
         carrier_explain(c, code, text, sizeof text);
         snib__outer_extended(engine, &c->outer, code, c->wanted, deadline, now);
+        c->wanted = c->lease;
         c->outer.why = NULL;
         c->extension = 0;
         c->again = true; /* there may be another one */

@@ -345,6 +345,12 @@ void snib__group_unextend(struct snib__group *group)
         group->members[i].leased = GROUP_AS_BEFORE;
 }
 
+void snib__group_member_behind(struct snib__group *group, uint32_t i)
+{
+    if (group->phase == SNIB__GROUP_HELD && group->members[i].state == GROUP_HELD)
+        group->members[i].leased = GROUP_TO_EXTEND;
+}
+
 void snib__group_member_leased(struct snib__group *group, uint32_t i, int32_t code)
 {
     struct snib__group_member *member = &group->members[i];

@@ -10,7 +10,7 @@
  * Results of members and the caller's wishes come in, wishes for members go out:
  *
  *     begin, member_done, member_lost, member_given, refill, give_up, overdue, silent, abandon,
- *     release, pause_over; extend, member_leased
+ *     release, pause_over; extend, member_behind, member_leased
  *         ->  wish, phase, deadline; leased
  */
 #ifndef SNIB__GROUP_H
@@ -95,6 +95,8 @@ void snib__group_release(struct snib__group *group);
 void snib__group_extend(struct snib__group *group);
 /* No caller waits for it any more. */
 void snib__group_unextend(struct snib__group *group);
+/* HELD: the vote of a member that was asked for before another lease was granted: it gets that, too. */
+void snib__group_member_behind(struct snib__group *group, uint32_t i);
 /* The answer of a member's server. */
 void snib__group_member_leased(struct snib__group *group, uint32_t i, int32_t code);
 /* The result of an extension, once: as many servers as the lock needs have granted the lease, which their members have

@@ -324,6 +324,46 @@ static void answer_to_an_earlier_extension(void **state)
     snib_lock_free(multi);
 }
 
+/* A vote was asked for before the lock got another lease, and comes afterwards: it gets that lease, too, so that the lock
+ * does not end early with it if another server dies. */
+static void vote_from_before_an_extension(void **state)
+{
+    (void)state;
+    snib_lock *given[NODES], *quorum;
+    snib_lock_options options;
+    snib_event event = {.size = sizeof event};
+    snib_op *handle;
+    struct node *last = &nodes[NODES - 1];
+    for (int i = 0; i < NODES; i++)
+        given[i] = nodes[i].lock;
+    snib_lock_options_init(&options, sizeof options);
+    options.lease_ms = 50000;
+    options.flags = SNIB_LOCK_NO_QUARANTINE;
+    assert_int_equal(snib_quorum_new(given, NODES, &options, &quorum, NULL), SNIB_OK);
+    assert_int_equal(snib_lock_acquire_submit(quorum, 0, -1, NULL, 0, &handle, NULL), SNIB_OK);
+    grant_member(&nodes[0]);
+    grant_member(&nodes[OTHER]);
+    assert_int_equal(snib_op_wait(handle, 60000, &event, NULL), SNIB_OK);
+    snib_hold *hold = event.hold;
+    assert_int_equal(snib_hold_extend_submit(hold, 900000, NULL, 0, &handle, NULL), SNIB_OK);
+    grant_lease(&nodes[0]);
+    grant_lease(&nodes[OTHER]);
+    assert_int_equal(snib_op_wait(handle, 60000, &event, NULL), SNIB_OK);
+    assert_int_equal(event.code, SNIB_OK);
+    const struct snib__hold *vote = lock_with_member(last->driver)->hold;
+    snib__sys_unlock(&last->driver->mutex);
+    grant_member(last);
+    grant_lease(last);
+    snib__driver_enter(last->driver);
+    snib__time left = vote->deadline - snib__now();
+    int64_t lease_ms = vote->lease_ms;
+    snib__driver_leave(last->driver);
+    assert_int_equal(lease_ms, 900000);
+    assert_true(left > 800000 * SNIB__MS);
+    snib_hold_free(hold);
+    snib_lock_free(quorum);
+}
+
 static const struct snib__engine *short_of_memory; /* for what an extension asks */
 
 struct snib__op *__real_snib__ask_carry(struct snib__engine *engine, int kind,
@@ -437,6 +477,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(grant_between_two_looks, start, stop),
         cmocka_unit_test_setup_teardown(loss_between_two_looks, start, stop),
         cmocka_unit_test_setup_teardown(answer_to_an_earlier_extension, start, stop),
+        cmocka_unit_test_setup_teardown(vote_from_before_an_extension, start, stop),
         cmocka_unit_test_setup_teardown(extension_without_memory, start, stop),
         cmocka_unit_test_setup_teardown(member_that_was_not_free, start_briefly, stop_briefly),
         cmocka_unit_test_setup_teardown(member_that_was_free, start_briefly, stop_briefly),

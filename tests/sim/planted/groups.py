@@ -620,4 +620,11 @@ MUTANTS = [
         "if (true)",
         "unit_carrier",
     ),
+    Mutant(
+        "a vote from before an extension keeps the lease that it was asked for",
+        "api/group.c",
+        "if (c->parts->majority && member->lease != c->lease)",
+        "if (false)",
+        "unit_carrier",
+    ),
 ]
