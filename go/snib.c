@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "981194f55449bb15"
+#define SNIB_BUILD_ID "bde439f1933b610a"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -2624,7 +2624,7 @@ struct snib__outer {
     struct snib__outer *next;
     struct snib__hold *hold; /* until `ended` */
     snib__time span;         /* the longest remaining safe time it ever had */
-    int32_t reason;          /* of its loss */
+    int32_t reason;          /* of a loss that its release has found; 0: not known */
     bool listed;
     /* the carrier no longer has the hold: lost, abandoned or released */
     bool ended;
@@ -3378,6 +3378,9 @@ static void snib__carrier_ref(struct snib__carrier *c);
 static void snib__carrier_unref(struct snib__carrier *c, uint32_t n);
 /* With the mutex: an operation of the member has ended with this code, and nothing more to tell. */
 static void snib__carrier_fail(struct snib__carrier *c, uint32_t i, int32_t code);
+/* With the mutex: a member's release has ended with this code; if it was lost, that is why the whole was, should too few
+ * others be released. */
+static void snib__carrier_lost_at_release(struct snib__carrier *c, int32_t code, int32_t reason);
 /* Of all, once a member was asked: when the caller's limit ends all hope; SNIB__NEVER: there is none. */
 static snib__time snib__carrier_latest(const struct snib__carrier *c);
 /* ... and the code for a member of which nothing is known then: that of another that was not free, or an error. */
@@ -3542,6 +3545,9 @@ static int32_t carrier_give(struct snib__carrier *c, uint32_t i, snib__time now)
     struct snib__hold *hold = c->members[i].hold;
     struct snib__op *op = hold ? snib__engine_release(engine, hold, now, &code) : NULL;
     if (!op) {
+        pthread_mutex_lock(&c->mutex);
+        snib__carrier_lost_at_release(c, code, hold ? hold->reason : SNIB_REASON_NONE);
+        pthread_mutex_unlock(&c->mutex);
         carrier_drop(c, i, now);
         return code;
     }
@@ -6036,6 +6042,12 @@ static void snib__carrier_fail(struct snib__carrier *c, uint32_t i, int32_t code
     member->server = 0;
 }
 
+static void snib__carrier_lost_at_release(struct snib__carrier *c, int32_t code, int32_t reason)
+{
+    if (code == SNIB_LOST && c->group.reason == 0)
+        c->group.reason = reason;
+}
+
 /* Inside the member's client, with the mutex: keep what the caller should know if this is why the whole fails.  The
  * members of a quorum have its own name. */
 static void carrier_note(struct snib__carrier *c, uint32_t i, const struct snib__op *op,
@@ -6086,6 +6098,7 @@ static void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
     } else if (op->kind == SNIB__OP_RELEASE) {
         unwanted = member->hold;
         member->hold = NULL;
+        snib__carrier_lost_at_release(c, op->code, op->reason);
         snib__group_member_given(&c->group, i, op->code);
     } else if (op->code == SNIB_OK && !current) {
         unwanted = op->hold;
@@ -6331,6 +6344,7 @@ static void carrier_tell(struct snib__carrier *c, snib__time now)
         snib__outer_lost(engine, &c->outer, group->reason, now);
     char text[sizeof((snib_error *)0)->text];
     carrier_explain(c, group->code, text, sizeof text);
+    c->outer.reason = group->reason;
     snib__outer_ended(engine, &c->outer, group->code, now);
     c->outer.why = NULL;
     c->finished = true;
@@ -28819,7 +28833,6 @@ static void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold)
     if (hold->phase == SNIB__LOST || hold->phase == SNIB__GONE) {
         outer->ended = true;
         outer->abandoned = hold->phase == SNIB__GONE;
-        outer->reason = hold->reason;
         hold->outer = NULL;
         if (outer->abandoned)
             outer_end_extensions(e, hold, SNIB_NOT_HELD);
@@ -28935,6 +28948,7 @@ static void snib__outer_ended(struct snib__engine *e, struct snib__outer *outer,
     hold->outer = NULL;
     outer_end_extensions(e, hold, SNIB_NOT_HELD);
     if (hold->phase == SNIB__RELEASING) {
+        hold->reason = code == SNIB_LOST ? (unsigned)outer->reason & 7u : 0;
         if (code == SNIB_LOST)
             snib__hold_found_lost(e, hold, now);
         snib__gate_released(e, hold, code, now);

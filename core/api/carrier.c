@@ -117,6 +117,9 @@ static int32_t carrier_give(struct snib__carrier *c, uint32_t i, snib__time now)
     struct snib__hold *hold = c->members[i].hold;
     struct snib__op *op = hold ? snib__engine_release(engine, hold, now, &code) : NULL;
     if (!op) {
+        pthread_mutex_lock(&c->mutex);
+        snib__carrier_lost_at_release(c, code, hold ? hold->reason : SNIB_REASON_NONE);
+        pthread_mutex_unlock(&c->mutex);
         carrier_drop(c, i, now);
         return code;
     }

@@ -59,6 +59,9 @@ void snib__carrier_ref(struct snib__carrier *c);
 void snib__carrier_unref(struct snib__carrier *c, uint32_t n);
 /* With the mutex: an operation of the member has ended with this code, and nothing more to tell. */
 void snib__carrier_fail(struct snib__carrier *c, uint32_t i, int32_t code);
+/* With the mutex: a member's release has ended with this code; if it was lost, that is why the whole was, should too few
+ * others be released. */
+void snib__carrier_lost_at_release(struct snib__carrier *c, int32_t code, int32_t reason);
 /* Of all, once a member was asked: when the caller's limit ends all hope; SNIB__NEVER: there is none. */
 snib__time snib__carrier_latest(const struct snib__carrier *c);
 /* ... and the code for a member of which nothing is known then: that of another that was not free, or an error. */

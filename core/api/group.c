@@ -171,6 +171,12 @@ void snib__carrier_fail(struct snib__carrier *c, uint32_t i, int32_t code)
     member->server = 0;
 }
 
+void snib__carrier_lost_at_release(struct snib__carrier *c, int32_t code, int32_t reason)
+{
+    if (code == SNIB_LOST && c->group.reason == 0)
+        c->group.reason = reason;
+}
+
 /* Inside the member's client, with the mutex: keep what the caller should know if this is why the whole fails.  The
  * members of a quorum have its own name. */
 static void carrier_note(struct snib__carrier *c, uint32_t i, const struct snib__op *op,
@@ -221,6 +227,7 @@ void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
     } else if (op->kind == SNIB__OP_RELEASE) {
         unwanted = member->hold;
         member->hold = NULL;
+        snib__carrier_lost_at_release(c, op->code, op->reason);
         snib__group_member_given(&c->group, i, op->code);
     } else if (op->code == SNIB_OK && !current) {
         unwanted = op->hold;
@@ -467,6 +474,7 @@ static void carrier_tell(struct snib__carrier *c, snib__time now)
         snib__outer_lost(engine, &c->outer, group->reason, now);
     char text[sizeof((snib_error *)0)->text];
     carrier_explain(c, group->code, text, sizeof text);
+    c->outer.reason = group->reason;
     snib__outer_ended(engine, &c->outer, group->code, now);
     c->outer.why = NULL;
     c->finished = true;

@@ -427,7 +427,7 @@ struct snib__outer {
     struct snib__outer *next;
     struct snib__hold *hold; /* until `ended` */
     snib__time span;         /* the longest remaining safe time it ever had */
-    int32_t reason;          /* of its loss */
+    int32_t reason;          /* of a loss that its release has found; 0: not known */
     bool listed;
     /* the carrier no longer has the hold: lost, abandoned or released */
     bool ended;

@@ -44,7 +44,6 @@ void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold)
     if (hold->phase == SNIB__LOST || hold->phase == SNIB__GONE) {
         outer->ended = true;
         outer->abandoned = hold->phase == SNIB__GONE;
-        outer->reason = hold->reason;
         hold->outer = NULL;
         if (outer->abandoned)
             outer_end_extensions(e, hold, SNIB_NOT_HELD);
@@ -160,6 +159,7 @@ void snib__outer_ended(struct snib__engine *e, struct snib__outer *outer, int32_
     hold->outer = NULL;
     outer_end_extensions(e, hold, SNIB_NOT_HELD);
     if (hold->phase == SNIB__RELEASING) {
+        hold->reason = code == SNIB_LOST ? (unsigned)outer->reason & 7u : 0;
         if (code == SNIB_LOST)
             snib__hold_found_lost(e, hold, now);
         snib__gate_released(e, hold, code, now);

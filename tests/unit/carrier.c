@@ -364,6 +364,54 @@ static void vote_from_before_an_extension(void **state)
     snib_lock_free(quorum);
 }
 
+/* A member's server has answered the release. */
+static void end_release(struct node *node, int32_t code)
+{
+    struct snib__engine *engine = node->driver->engine;
+    lock_with_member(node->driver);
+    snib__sys_unlock(&node->driver->mutex);
+    snib__driver_enter(node->driver);
+    struct snib__op *op = engine->live;
+    while (op && !(op->kind == SNIB__OP_RELEASE && op->member))
+        op = op->live_next;
+    if (op) {
+        struct snib__hold *hold = op->hold;
+        snib__node_forget(engine, hold);
+        if (code == SNIB_LOST)
+            snib__hold_found_lost(engine, hold, snib__now());
+        snib__gate_released(engine, hold, code, snib__now());
+    }
+    snib__driver_leave(node->driver);
+}
+
+/* A release finds that a member was lost, as its client knows with a failover: that is why the whole was lost. */
+static void release_of_what_a_failover_lost(void **state)
+{
+    (void)state;
+    snib_lock *given[] = {nodes[0].lock, nodes[OTHER].lock}, *multi;
+    snib_event event = {.size = sizeof event};
+    snib_op *handle;
+    assert_int_equal(snib_multi_new(given, 2, NULL, &multi, NULL), SNIB_OK);
+    assert_int_equal(snib_lock_acquire_submit(multi, 0, -1, NULL, 0, &handle, NULL), SNIB_OK);
+    grant_member(&nodes[0]);
+    last_member = lock_with_member(nodes[OTHER].driver)->hold;
+    snib__sys_unlock(&nodes[OTHER].driver->mutex);
+    grant_the_last();
+    assert_int_equal(snib_op_wait(handle, 60000, &event, NULL), SNIB_OK);
+    snib_hold *hold = event.hold;
+    snib__driver_enter(nodes[OTHER].driver);
+    last_member->flags |= SNIB__INHERITED;
+    snib__driver_leave(nodes[OTHER].driver);
+    assert_int_equal(snib_hold_release_submit(hold, NULL, 0, &handle, NULL), SNIB_OK);
+    end_release(&nodes[0], SNIB_OK);
+    end_release(&nodes[OTHER], SNIB_LOST);
+    assert_int_equal(snib_op_wait(handle, 60000, &event, NULL), SNIB_OK);
+    assert_int_equal(event.code, SNIB_LOST);
+    assert_int_equal(event.reason, SNIB_REASON_FAILOVER);
+    snib_hold_free(hold);
+    snib_lock_free(multi);
+}
+
 static const struct snib__engine *short_of_memory; /* for what an extension asks */
 
 struct snib__op *__real_snib__ask_carry(struct snib__engine *engine, int kind,
@@ -478,6 +526,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(loss_between_two_looks, start, stop),
         cmocka_unit_test_setup_teardown(answer_to_an_earlier_extension, start, stop),
         cmocka_unit_test_setup_teardown(vote_from_before_an_extension, start, stop),
+        cmocka_unit_test_setup_teardown(release_of_what_a_failover_lost, start, stop),
         cmocka_unit_test_setup_teardown(extension_without_memory, start, stop),
         cmocka_unit_test_setup_teardown(member_that_was_not_free, start_briefly, stop_briefly),
         cmocka_unit_test_setup_teardown(member_that_was_free, start_briefly, stop_briefly),

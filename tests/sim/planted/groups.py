@@ -627,4 +627,11 @@ MUTANTS = [
         "if (false)",
         "unit_carrier",
     ),
+    Mutant(
+        "a lock that its release finds lost does not tell why its member was",
+        "engine/outer.c",
+        "hold->reason = code == SNIB_LOST ? (unsigned)outer->reason & 7u : 0;",
+        "",
+        "unit_carrier",
+    ),
 ]
