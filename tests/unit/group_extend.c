@@ -317,6 +317,27 @@ static void no_walk_leaves_anything(void **state)
         walk(seed);
 }
 
+/* A vote that was asked for before an extension and comes after it is given the lease that the others have got since. */
+static void a_vote_from_before_follows(void **state)
+{
+    (void)state;
+    hold(true, 3, 2);
+    snib__group_extend(&group);
+    expect_wishes(SNIB__GROUP_EXTEND, 0, 2);
+    snib__group_member_leased(&group, 0, SNIB_OK);
+    snib__group_member_leased(&group, 1, SNIB_OK);
+    expect_result(SNIB_OK);
+    expect_wishes(SNIB__GROUP_LEASE, 0, 2);
+    snib__group_member_behind(&group, 2); /* it has not come yet */
+    expect_wishes(SNIB__GROUP_EXTEND, 2, 2);
+    snib__group_member_done(&group, 2, SNIB_OK, 100);
+    snib__group_member_behind(&group, 2);
+    expect_wishes(SNIB__GROUP_EXTEND, 2, 3);
+    snib__group_member_leased(&group, 2, SNIB_OK);
+    expect_wishes(SNIB__GROUP_LEASE, 2, 3);
+    expect_nothing();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -329,6 +350,7 @@ int main(void)
         cmocka_unit_test(the_next_one_replaces_it),
         cmocka_unit_test(a_release_ends_it),
         cmocka_unit_test(no_walk_leaves_anything),
+        cmocka_unit_test(a_vote_from_before_follows),
     };
     return cmocka_run_group_tests_name("group_extend", tests, NULL, NULL);
 }
