@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "bde439f1933b610a"
+#define SNIB_BUILD_ID "14130d5e33c2ca5d"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -2316,7 +2316,8 @@ static void snib__link_mask(struct snib__link *link, char *bytes, size_t n);
 /* Call before link_down: a sentence with the reason.  SNIB_ETLS with an os_error may be temporary;
  * without one it is final. */
 static void snib__link_explain(struct snib__link *link, const char *sentence);
-/* The transport has ended or could not be opened.  code and os_error say why, as in snib_error. */
+/* The transport has ended or could not be opened.  code and os_error say why, as in snib_error.  Neither this nor link_up
+ * does anything while a wish to close the link is to be taken. */
 static void snib__engine_link_down(struct snib__engine *engine, struct snib__link *link, int32_t code,
                             int os_error, snib__time now);
 static void snib__engine_input(struct snib__engine *engine, struct snib__link *link, const char *bytes,
@@ -6104,11 +6105,13 @@ static void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
         unwanted = op->hold;
     } else if (current) {
         member->hold = op->code == SNIB_OK ? op->hold : NULL;
-        member->leased_at = 0; /* what was granted to an earlier hold of the member counts no more */
+        member->leased_at =
+            0; /* what was granted to an earlier hold of the member counts no more */
         if (member->hold)
             snib__carrier_ref(c);
         int32_t code = carrier_tried(c, op);
-        c->told |= snib__op_told(op);
+        c->told |=
+            op->told || (op->code != SNIB_OK && snib__op_told(op)); /* not by its own grant */
         snib__group_member_done(&c->group, i, code, op->hold ? op->hold->deadline : 0);
         if (c->parts->majority && member->lease != c->lease)
             snib__group_member_behind(&c->group, i);
@@ -12536,7 +12539,7 @@ static bool login_fail(struct snib__question *question, int os_error, const char
 static bool login_read(struct snib__question *question)
 {
     char quoted[LOGIN_QUOTED];
-    char *password = question->answer.password;
+    char *password = question->answer.password, next;
     struct stat info = {0};
     size_t n = 0;
     ssize_t got = -1;
@@ -12549,6 +12552,7 @@ static bool login_read(struct snib__question *question)
     while (regular && n < SNIB_PASSWORD_MAX &&
            (got = read(fd, password + n, SNIB_PASSWORD_MAX - n)) > 0)
         n += (size_t)got;
+    bool more = n == SNIB_PASSWORD_MAX && (got = read(fd, &next, 1)) > 0;
     int error = errno;
     close(fd);
     if (!regular)
@@ -12556,7 +12560,7 @@ static bool login_read(struct snib__question *question)
     if (got < 0)
         return login_fail(question, error, "the password file %s cannot be read: %s", quoted,
                           strerror(error));
-    if (n > 0 && n < SNIB_PASSWORD_MAX && password[n - 1] == '\n')
+    if (n > 0 && !more && password[n - 1] == '\n')
         n -= n > 1 && password[n - 2] == '\r' ? 2 : 1;
     if (n >= SNIB_PASSWORD_MAX - 1)
         return login_fail(question, 0, "the password file %s has more than %d bytes", quoted,
@@ -13586,10 +13590,15 @@ static int snib__sys_connected(int fd)
 {
     int error = 0;
     socklen_t n = sizeof error;
-    struct pollfd ready = {.fd = fd, .events = POLLOUT};
-    if (snib__sys_poll(&ready, 1, 0) == 0)
+    struct sockaddr_storage peer;
+    socklen_t peer_n = sizeof peer;
+    struct pollfd writable = {.fd = fd, .events = POLLOUT};
+    int ready = snib__sys_poll(&writable, 1, 0);
+    if (ready == 0)
         return EINPROGRESS;
     getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n);
+    if (ready < 0 && !error && getpeername(fd, (struct sockaddr *)&peer, &peer_n) != 0)
+        return EINPROGRESS; /* it cannot be polled: see snib__driver_poll() */
     return error ? error : sys_met(fd);
 }
 
@@ -14290,10 +14299,10 @@ struct snib__tls {
     bool reading, established;
     size_t heard; /* bytes received */
     size_t
-        answers; /* bytes in `out` because the peer asked for them: new keys, refused handshakes */
-    bool eof;    /* the socket has ended */
-    bool closed; /* the peer sent close_notify */
-    bool starved;
+        answers;  /* bytes in `out` because the peer asked for them: new keys, refused handshakes */
+    bool eof;     /* the socket has ended */
+    bool closed;  /* the peer sent close_notify */
+    bool starved; /* there was no memory for what OpenSSL wrote in its last call */
     struct snib__tls_context about; /* for failure messages; without the files */
     struct snib__tls_failure failure;
     char host[TLS_HOST_MAX]; /* to be verified */
@@ -14496,6 +14505,7 @@ static ssize_t snib__tls_send(struct snib__tls *tls, int fd, const char *bytes, 
         n = n < TLS_SEND_MAX ? n : TLS_SEND_MAX;
         sent = (ssize_t)n;
         int old = tls_begin();
+        tls->starved = false;
         if (n > 0 && o->SSL_write(tls->ssl, bytes, (int)n) <= 0) {
             sent = -1;
             error = tls->starved ? ENOMEM : EPROTO;
@@ -14549,6 +14559,7 @@ static size_t tls_decrypt(struct snib__tls *tls, char *bytes, size_t cap)
     tls->reading = true;
     while (used < cap && tls_more(tls) && !tls->closed && !tls->failure.outcome) {
         size_t room = cap - used < INT_MAX ? cap - used : INT_MAX;
+        tls->starved = false;
         int n = o->SSL_read(tls->ssl, bytes + used, (int)room);
         if (n > 0)
             used += (size_t)n;
@@ -14612,6 +14623,7 @@ static int tls_shake(struct snib__tls *tls, int fd)
         ;
     int old = tls_begin();
     tls->reading = true;
+    tls->starved = false;
     int done = snib__openssl()->SSL_do_handshake(tls->ssl);
     if (done != 1)
         tls_judge(tls, done);
@@ -18210,9 +18222,6 @@ static const struct snib__script_text {
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
      "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
-     "if not counter(redis.call('get', KEYS[1])) then\n"
-     "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
-     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local held = true\n"
@@ -18230,7 +18239,7 @@ static const struct snib__script_text {
      "    return back > 0 and -2 or 0\n"
      "end\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     999, "8bcfbae112f02833c81f7bea5d8135a8bceadfce"},
+     870, "4b7f95a4606f8a8f08db21697e322b0b8692b75b"},
     {"permits_renew",
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -19975,9 +19984,6 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
      "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
-     "if not counter(redis.call('get', KEYS[1])) then\n"
-     "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
-     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local held = true\n"
@@ -19995,7 +20001,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    return back > 0 and -2 or 0\n"
      "end\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     1000, "8c2200d9a08045a8d0958c553d56814d339913d8"},
+     871, "d6e474258a0415be2f4cc2dc1a11384fa872782d"},
     {"permits_renew", 0, 0, ""},
     {"plain_acquire", 0, 0, ""},
     {"plain_force",
@@ -21591,9 +21597,6 @@ static const struct snib__script_text snib__script_both[] = {
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
      "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
-     "if not counter(redis.call('get', KEYS[1])) then\n"
-     "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
-     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local held = true\n"
@@ -21611,7 +21614,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    return back > 0 and -2 or 0\n"
      "end\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     1322, "8f8ebaa24274ee062fde5dbd132a64591aa0a434"},
+     1193, "ca7ccd561c40fbc2eccbca11177cf30028e21718"},
     {"permits_renew", 0, 0, ""},
     {"plain_acquire", 0, 0, ""},
     {"plain_force",
@@ -26941,6 +26944,8 @@ static void snib__link_want(struct snib__engine *e, struct snib__link *link, sni
 static void link_begin(struct snib__engine *e, struct snib__link *link,
                        const struct snib__login *login, snib__time now)
 {
+    if (link->close) /* it was given up while it was made */
+        return;
     link->connecting = false;
     if (snib__conn_begin(&link->conn, login, now) < 0)
         snib__link_close(e, link, SNIB_ENOMEM, now);
@@ -27051,7 +27056,8 @@ static void link_ready(struct snib__engine *e, struct snib__link *link, snib__ti
 
 static void snib__link_explain(struct snib__link *link, const char *sentence)
 {
-    snprintf(link->conn.words, sizeof link->conn.words, "%s", sentence);
+    if (!link->close)
+        snprintf(link->conn.words, sizeof link->conn.words, "%s", sentence);
 }
 
 /* When to try next, and how much later if that fails, too.  A server, or what is in front of it, may end each connection
@@ -27072,8 +27078,8 @@ static void link_back_off(struct snib__engine *e, struct snib__link *link, snib_
                                                : link->backoff * 2;
 }
 
-static void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int32_t code,
-                            int os_error, snib__time now)
+static void link_down(struct snib__engine *e, struct snib__link *link, int32_t code, int os_error,
+                      snib__time now)
 {
     if (link->conn.failure) {
         code = link->conn.failure;
@@ -27109,11 +27115,19 @@ static void snib__engine_link_down(struct snib__engine *e, struct snib__link *li
         snib__route_down(e, link, code, now);
 }
 
+/* Of a connection that the engine has given up, nothing is news. */
+static void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int32_t code,
+                            int os_error, snib__time now)
+{
+    if (!link->close)
+        link_down(e, link, code, os_error, now);
+}
+
 /* Close a link that can no longer be trusted. */
 static void snib__link_close(struct snib__engine *e, struct snib__link *link, int32_t code, snib__time now)
 {
     link->close = true;
-    snib__engine_link_down(e, link, code, 0, now);
+    link_down(e, link, code, 0, now);
 }
 
 /* ---- replies ---- */
@@ -27190,8 +27204,11 @@ static void snib__engine_input(struct snib__engine *e, struct snib__link *link, 
             snib__link_close(e, link, SNIB_EPROTOCOL, now);
             return;
         }
-        if (!was_ready && link->conn.state == SNIB__CONN_READY)
+        if (!was_ready && link->conn.state == SNIB__CONN_READY) {
             link_ready(e, link, now);
+            if (link->conn.state == SNIB__CONN_DOWN)
+                return; /* closed, and the reply with it */
+        }
         if (link->conn.relogin > SNIB__RELOGIN_ASKED)
             link_relogged(e, link);
         if (link->conn.no_load && !e->told_whole)

@@ -233,7 +233,8 @@ void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
         unwanted = op->hold;
     } else if (current) {
         member->hold = op->code == SNIB_OK ? op->hold : NULL;
-        member->leased_at = 0; /* what was granted to an earlier hold of the member counts no more */
+        member->leased_at =
+            0; /* what was granted to an earlier hold of the member counts no more */
         if (member->hold)
             snib__carrier_ref(c);
         int32_t code = carrier_tried(c, op);
