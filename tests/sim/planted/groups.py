@@ -614,6 +614,9 @@ MUTANTS = [
         "api/group.c",
         "c->told |= op->told || (op->code != SNIB_OK && snib__op_told(op));",
         "c->told |= snib__op_told(op);",
+        "unit_carrier",
+    ),
+    Mutant(
         "an extension trusts that there was memory for what it asks a member's server",
         "engine/extend.c",
         "if (op->asked) /* otherwise there was no memory for it, and the operation is done */",
