@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "14130d5e33c2ca5d"
+#define SNIB_BUILD_ID "5a192cecabccee0d"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -25450,6 +25450,8 @@ static bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, in
     hold->op = NULL;
     hold->flags |= SNIB__HANDED;
     hold->users = 1;
+    if (op->member) /* its carrier asks, and then its own grant is known, too */
+        op->told = snib__op_told(op);
     snib__op_done(e, op, SNIB_OK);
     struct snib__waitq *waitq = gate->waitq;
     for (struct snib__op *other = waitq && hold->owner ? waitq->head : NULL, *next; other;

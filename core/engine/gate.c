@@ -451,6 +451,8 @@ bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t t
     hold->op = NULL;
     hold->flags |= SNIB__HANDED;
     hold->users = 1;
+    if (op->member) /* its carrier asks, and then its own grant is known, too */
+        op->told = snib__op_told(op);
     snib__op_done(e, op, SNIB_OK);
     struct snib__waitq *waitq = gate->waitq;
     for (struct snib__op *other = waitq && hold->owner ? waitq->head : NULL, *next; other;

@@ -344,7 +344,8 @@ void check_granted(struct topo_process *process, const struct topo_task *task,
     check_replicas(process, hold);
 }
 
-/* Its master has no replica in step: each WAIT takes as long as it may, and a single try may end behind those of others. */
+/* Its master has no replica in step: each WAIT takes as long as it may, and a single try may end behind those of others, or
+ * the last one of a wait. */
 static bool waits_in_vain(const struct topo_task *task)
 {
     int at = topo.shards[topo.names[task->use.name].shard].authority;
@@ -358,7 +359,8 @@ void check_not_granted(struct topo_process *process, const struct topo_task *tas
                   : code == SNIB_CANCELLED ? task->cancelled
                   : code == SNIB_EREPLICAS ? topo.durability != 0
                                            : code < 0 && topo.now < topo.stable_at;
-    honest |= code == SNIB_EUNREACHABLE && task->once && waits_in_vain(task);
+    honest |= code == SNIB_EUNREACHABLE && (task->once || topo.now >= task->wait_ends) &&
+              waits_in_vain(task);
     honest |= task->doing == TOPO_ASKS && (code == SNIB_OK || topo.now < topo.stable_at);
     if (!honest) {
         topo_fail("%u: task %d ended with %s", process->id, (int)(task - process->tasks),
