@@ -136,6 +136,7 @@ struct sim_owner {
         stray; /* from a connection that could not be killed, or abandoned: only its lease ends it */
     bool aged;            /* from a stale data set, without its latest renewal */
     bool closed;          /* its hold was valid when its client was closed */
+    bool partly;          /* its permits have come back with the clock, but not all */
     bool found, missed;   /* by a release: the server reported all of it, or not */
     snib__time missed_at; /* a renewal did not find it at the server; 0: the last one did */
     snib__time asked_at;  /* a question about it was last answered by the server */

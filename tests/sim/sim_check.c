@@ -433,8 +433,8 @@ void check_lost(struct sim_process *process, const struct sim_hold *hold)
         break;
     case SNIB_REASON_TAKEN:
     case SNIB_REASON_DELETED:
-        /* A permit whose lease was over comes back when the clock is set back. */
-        honest = owner->missed_at != 0 ||
+        /* A permit whose lease was over comes back when the clock is set back; of several perhaps not all. */
+        honest = owner->missed_at != 0 || owner->partly ||
                  (!at_server(owner) && (was_struck(owner) || owner->ended == CAUSE_EXPIRED));
         break;
     case SNIB_REASON_MAX_HOLD:

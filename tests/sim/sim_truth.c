@@ -387,7 +387,9 @@ static void claim_came(struct sim_name *name, const struct sim_claim *claim, int
          * they expired in time or because it had been set forward. */
         bool expired = owner->ended == CAUSE_STEP || owner->ended == CAUSE_EXPIRED;
         bool revived = expired && clock_lag() > 0;
-        if (name->family == FAMILY_PERMITS && claim->permits != owner->use.permits && !revived) {
+        bool partly = name->family == FAMILY_PERMITS && claim->permits != owner->use.permits;
+        owner->partly = partly && revived;
+        if (partly && !revived) {
             sim_fail("%s: %u:%llu has %u permits and wanted %u", name->text, claim->process->id,
                      (unsigned long long)claim->number, claim->permits, owner->use.permits);
         }
