@@ -281,7 +281,8 @@ static void grant_lease(struct node *node)
 {
     static const struct snib__value none = {.type = SNIB__RESP_ARRAY};
     struct snib__engine *engine = node->driver->engine;
-    for (bool granted = false; !granted; usleep(1000)) {
+    bool granted = false;
+    for (int i = 0; i < 30000 && !granted; i++, usleep(1000)) {
         snib__driver_enter(node->driver);
         struct snib__op *op = oldest_question(node);
         if ((granted = op != NULL)) {
@@ -290,6 +291,7 @@ static void grant_lease(struct node *node)
         }
         snib__driver_leave(node->driver);
     }
+    assert_true(granted);
 }
 
 static void lease_the_first(void)
