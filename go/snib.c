@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "5a192cecabccee0d"
+#define SNIB_BUILD_ID "95fbebcf639f1cbc"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -17570,7 +17570,7 @@ static const struct snib__script_text {
      "return { token }\n",
      740, "9f6dfbc3292368c8baa29f5e8797f6101621f199"},
     {"fenced_transfer",
-     "if redis.call('hdel', KEYS[1], ARGV[1]) == 0 then\n"
+     "if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then\n"
      "    if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then\n"
      "        return 0\n"
      "    end\n"
@@ -17579,19 +17579,17 @@ static const struct snib__script_text {
      "    end\n"
      "    return { redis.call('get', KEYS[2]) or '0' }\n"
      "end\n"
+     "redis.call('pexpire', KEYS[1], ARGV[3])\n"
      "local counted = redis.pcall('incr', KEYS[2])\n"
      "if type(counted) ~= 'number' or counted < 1 then\n"
+     "    redis.call('hdel', KEYS[1], ARGV[1])\n"
      "    redis.pcall('publish', ARGV[4], '0')\n"
      "    return 2\n"
      "end\n"
      "redis.call('hset', KEYS[1], ARGV[2], 1)\n"
-     "local set = redis.pcall('pexpire', KEYS[1], ARGV[3])\n"
-     "if set ~= 1 then\n"
-     "    redis.call('hdel', KEYS[1], ARGV[2])\n"
-     "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
-     "end\n"
+     "redis.call('hdel', KEYS[1], ARGV[1])\n"
      "return { redis.call('get', KEYS[2]) }\n",
-     740, "ecb572088ea5bf40f6ac9fe7f77677fd445e6efa"},
+     652, "26f6ee25ddc5005e1a800562b11046025bc88be2"},
     {"latch_acquire",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -18002,20 +18000,17 @@ static const struct snib__script_text {
      "return lost\n",
      633, "e72d3fd79040a49b78d82b089fe5be2659b38fbc"},
     {"mutex_transfer",
-     "local first = redis.call('hdel', KEYS[1], ARGV[1]) == 1\n"
+     "local first = redis.call('hexists', KEYS[1], ARGV[1]) == 1\n"
      "if not first and redis.call('hexists', KEYS[1], ARGV[2]) == 0 then\n"
      "    return 0\n"
      "elseif not first and redis.call('pttl', KEYS[1]) >= tonumber(ARGV[3]) then\n"
      "    return 1 -- the lease has been extended since: see mutex_acquire\n"
      "end\n"
+     "redis.call('pexpire', KEYS[1], ARGV[3])\n"
      "redis.call('hset', KEYS[1], ARGV[2], 1)\n"
-     "local set = redis.pcall('pexpire', KEYS[1], ARGV[3])\n"
-     "if set ~= 1 then\n"
-     "    redis.call('hdel', KEYS[1], ARGV[2])\n"
-     "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
-     "end\n"
+     "redis.call('hdel', KEYS[1], ARGV[1])\n"
      "return 1\n",
-     542, "73fb949a2231d970cb1bdb740df3685abb9b1a5a"},
+     413, "fd55a965d67c07fe10c398d83456c28418c2e19f"},
     {"mutexes_acquire",
      "local call, pcall = redis.call, redis.pcall\n"
      "local owner, lease = ARGV[1], ARGV[2]\n"
@@ -18106,8 +18101,10 @@ static const struct snib__script_text {
      "    taken[#taken + 1] = math.max(now + ARGV[1], tonumber(extended))\n"
      "    taken[#taken + 1] = ARGV[i]\n"
      "end\n"
-     "if mine then -- it may change nothing, but WAIT answers only for what its own connection has written\n"
-     "    redis.call('zrem', KEYS[2], unpack(ARGV, 3))\n"
+     "if mine then\n"
+     "    redis.call('zrem', KEYS[2], '') -- never refused; after it, a server out of memory accepts ZADD\n"
+     "    redis.call('zadd', KEYS[2], now, '')\n"
+     "    redis.call('zrem', KEYS[2], '')\n"
      "end\n"
      "redis.call('zadd', KEYS[2], unpack(taken))\n"
      "if not mine then\n"
@@ -18123,7 +18120,7 @@ static const struct snib__script_text {
      "    redis.call('pexpire', KEYS[2], whole(life))\n"
      "end\n"
      "return done(nil)\n",
-     2096, "d077fa90148d73e7e4c443d11a40b5900e428ef4"},
+     2136, "73b1054e669a4a9a2a4b1c825ea03178d649a9a0"},
     {"permits_count",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -18142,12 +18139,14 @@ static const struct snib__script_text {
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
+     "local taken = redis.call('zcard', KEYS[2])\n"
      "local more = false\n"
      "repeat\n"
      "    local over = redis.call('zrangebyscore', KEYS[2], '-inf', now, 'limit', 0, 1000)\n"
      "    if #over > 0 then\n"
      "        redis.call('zrem', KEYS[2], unpack(over))\n"
      "        value = redis.call('incrby', KEYS[1], #over)\n"
+     "        taken = taken - #over\n"
      "        more = true\n"
      "    end\n"
      "until #over < 1000\n"
@@ -18160,7 +18159,7 @@ static const struct snib__script_text {
      "if what == get or what == init and (text or more) then\n"
      "    return done(what == get and value or 0)\n"
      "end\n"
-     "local all = (text or more) and value + redis.call('zcard', KEYS[2]) or 0\n"
+     "local all = (text or more) and value + taken or 0\n"
      "if what == total then\n"
      "    return done(all)\n"
      "end\n"
@@ -18171,7 +18170,7 @@ static const struct snib__script_text {
      "value = redis.call('incrby', KEYS[1], whole(change))\n"
      "more = more or change > 0\n"
      "return done(what == init and 1 or value)\n",
-     1609, "8c9cba73485b9bf8dd99fff5199943d50219926b"},
+     1659, "410133c2d876031e80f32225d7e5b1dae49dff16"},
     {"permits_force",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -18337,10 +18336,10 @@ static const struct snib__script_text {
      "elseif owner ~= ARGV[1] then\n"
      "    return 0\n"
      "end\n"
-     "redis.call('del', KEYS[1])\n"
+     "redis.call('pexpire', KEYS[1], ARGV[3])\n"
      "redis.call('set', KEYS[1], ARGV[2], 'px', ARGV[3])\n"
      "return 1\n",
-     307, "81ec4c035e550925072496da47491736e897f4c8"},
+     320, "da2622a6b01fc426e2f42a71ba7a348361665ce4"},
     {"quorum_acquire",
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -19625,7 +19624,7 @@ static const struct snib__script_text snib__script_sharded[] = {
     {"fair_renew", 0, 0, ""},
     {"fenced_acquire", 0, 0, ""},
     {"fenced_transfer",
-     "if redis.call('hdel', KEYS[1], ARGV[1]) == 0 then\n"
+     "if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then\n"
      "    if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then\n"
      "        return 0\n"
      "    end\n"
@@ -19634,19 +19633,17 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    end\n"
      "    return { redis.call('get', KEYS[2]) or '0' }\n"
      "end\n"
+     "redis.call('pexpire', KEYS[1], ARGV[3])\n"
      "local counted = redis.pcall('incr', KEYS[2])\n"
      "if type(counted) ~= 'number' or counted < 1 then\n"
+     "    redis.call('hdel', KEYS[1], ARGV[1])\n"
      "    redis.pcall('spublish', ARGV[4], '0')\n"
      "    return 2\n"
      "end\n"
      "redis.call('hset', KEYS[1], ARGV[2], 1)\n"
-     "local set = redis.pcall('pexpire', KEYS[1], ARGV[3])\n"
-     "if set ~= 1 then\n"
-     "    redis.call('hdel', KEYS[1], ARGV[2])\n"
-     "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
-     "end\n"
+     "redis.call('hdel', KEYS[1], ARGV[1])\n"
      "return { redis.call('get', KEYS[2]) }\n",
-     741, "19725edc94861a4935a370f769f6b866c19af534"},
+     653, "f45c8fe6f4ce7e35ea576a6c29562938b731e5b0"},
     {"latch_acquire", 0, 0, ""},
     {"latch_count",
      "local function whole(number)\n"
@@ -19883,8 +19880,10 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    taken[#taken + 1] = math.max(now + ARGV[1], tonumber(extended))\n"
      "    taken[#taken + 1] = ARGV[i]\n"
      "end\n"
-     "if mine then -- it may change nothing, but WAIT answers only for what its own connection has written\n"
-     "    redis.call('zrem', KEYS[2], unpack(ARGV, 3))\n"
+     "if mine then\n"
+     "    redis.call('zrem', KEYS[2], '') -- never refused; after it, a server out of memory accepts ZADD\n"
+     "    redis.call('zadd', KEYS[2], now, '')\n"
+     "    redis.call('zrem', KEYS[2], '')\n"
      "end\n"
      "redis.call('zadd', KEYS[2], unpack(taken))\n"
      "if not mine then\n"
@@ -19900,7 +19899,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    redis.call('pexpire', KEYS[2], whole(life))\n"
      "end\n"
      "return done(nil)\n",
-     2097, "5f7e4e9c72ab5ce4fdeab485962a2b7f5454d2df"},
+     2137, "5c5ca24bbdb911738cf6bbe6b534dc60098b0082"},
     {"permits_count",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -19919,12 +19918,14 @@ static const struct snib__script_text snib__script_sharded[] = {
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
+     "local taken = redis.call('zcard', KEYS[2])\n"
      "local more = false\n"
      "repeat\n"
      "    local over = redis.call('zrangebyscore', KEYS[2], '-inf', now, 'limit', 0, 1000)\n"
      "    if #over > 0 then\n"
      "        redis.call('zrem', KEYS[2], unpack(over))\n"
      "        value = redis.call('incrby', KEYS[1], #over)\n"
+     "        taken = taken - #over\n"
      "        more = true\n"
      "    end\n"
      "until #over < 1000\n"
@@ -19937,7 +19938,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "if what == get or what == init and (text or more) then\n"
      "    return done(what == get and value or 0)\n"
      "end\n"
-     "local all = (text or more) and value + redis.call('zcard', KEYS[2]) or 0\n"
+     "local all = (text or more) and value + taken or 0\n"
      "if what == total then\n"
      "    return done(all)\n"
      "end\n"
@@ -19948,7 +19949,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "value = redis.call('incrby', KEYS[1], whole(change))\n"
      "more = more or change > 0\n"
      "return done(what == init and 1 or value)\n",
-     1610, "96c91c35e24bef103e05c23e8dc1619465838e21"},
+     1660, "17dfb9764f29ac2b9f149666e2a069c4189b1141"},
     {"permits_force", 0, 0, ""},
     {"permits_info",
      "local function whole(number)\n"
@@ -21142,7 +21143,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return math.max(classic, sharded)\n"
      "end\n"
-     "if redis.call('hdel', KEYS[1], ARGV[1]) == 0 then\n"
+     "if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then\n"
      "    if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then\n"
      "        return 0\n"
      "    end\n"
@@ -21151,19 +21152,17 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return { redis.call('get', KEYS[2]) or '0' }\n"
      "end\n"
+     "redis.call('pexpire', KEYS[1], ARGV[3])\n"
      "local counted = redis.pcall('incr', KEYS[2])\n"
      "if type(counted) ~= 'number' or counted < 1 then\n"
+     "    redis.call('hdel', KEYS[1], ARGV[1])\n"
      "    announce(ARGV[4], '0')\n"
      "    return 2\n"
      "end\n"
      "redis.call('hset', KEYS[1], ARGV[2], 1)\n"
-     "local set = redis.pcall('pexpire', KEYS[1], ARGV[3])\n"
-     "if set ~= 1 then\n"
-     "    redis.call('hdel', KEYS[1], ARGV[2])\n"
-     "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
-     "end\n"
+     "redis.call('hdel', KEYS[1], ARGV[1])\n"
      "return { redis.call('get', KEYS[2]) }\n",
-     1063, "03c88869f401434180061adb8ee30eaeace1e5df"},
+     975, "c01c0d0361765d1240da92eabe334e446f555134"},
     {"latch_acquire", 0, 0, ""},
     {"latch_count",
      "local function announce(channel, text)\n"
@@ -21472,8 +21471,10 @@ static const struct snib__script_text snib__script_both[] = {
      "    taken[#taken + 1] = math.max(now + ARGV[1], tonumber(extended))\n"
      "    taken[#taken + 1] = ARGV[i]\n"
      "end\n"
-     "if mine then -- it may change nothing, but WAIT answers only for what its own connection has written\n"
-     "    redis.call('zrem', KEYS[2], unpack(ARGV, 3))\n"
+     "if mine then\n"
+     "    redis.call('zrem', KEYS[2], '') -- never refused; after it, a server out of memory accepts ZADD\n"
+     "    redis.call('zadd', KEYS[2], now, '')\n"
+     "    redis.call('zrem', KEYS[2], '')\n"
      "end\n"
      "redis.call('zadd', KEYS[2], unpack(taken))\n"
      "if not mine then\n"
@@ -21489,7 +21490,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    redis.call('pexpire', KEYS[2], whole(life))\n"
      "end\n"
      "return done(nil)\n",
-     2419, "c49fe4b45c3d2a902f68a754008b643abeada9e7"},
+     2459, "563ee5c1c87b71746b4e732e6ea553798e4d109c"},
     {"permits_count",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -21516,12 +21517,14 @@ static const struct snib__script_text snib__script_both[] = {
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
+     "local taken = redis.call('zcard', KEYS[2])\n"
      "local more = false\n"
      "repeat\n"
      "    local over = redis.call('zrangebyscore', KEYS[2], '-inf', now, 'limit', 0, 1000)\n"
      "    if #over > 0 then\n"
      "        redis.call('zrem', KEYS[2], unpack(over))\n"
      "        value = redis.call('incrby', KEYS[1], #over)\n"
+     "        taken = taken - #over\n"
      "        more = true\n"
      "    end\n"
      "until #over < 1000\n"
@@ -21534,7 +21537,7 @@ static const struct snib__script_text snib__script_both[] = {
      "if what == get or what == init and (text or more) then\n"
      "    return done(what == get and value or 0)\n"
      "end\n"
-     "local all = (text or more) and value + redis.call('zcard', KEYS[2]) or 0\n"
+     "local all = (text or more) and value + taken or 0\n"
      "if what == total then\n"
      "    return done(all)\n"
      "end\n"
@@ -21545,7 +21548,7 @@ static const struct snib__script_text snib__script_both[] = {
      "value = redis.call('incrby', KEYS[1], whole(change))\n"
      "more = more or change > 0\n"
      "return done(what == init and 1 or value)\n",
-     1932, "6a790a6467fec37f96994ff7a6e235132766f7f1"},
+     1982, "33a0fa79593c4c53d6eec225f9ba4753b4fcb6be"},
     {"permits_force", 0, 0, ""},
     {"permits_info",
      "local function announce(channel, text)\n"

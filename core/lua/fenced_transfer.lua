@@ -3,7 +3,7 @@
 -- ARGV[1] old owner   ARGV[2] new owner   ARGV[3] lease in ms   ARGV[4] channel
 -- Reply: an array with the new token as text: handed over (also when an earlier try of this request did
 -- it); 0 the old owner did not hold it; 2 released, but there is no token for the new one.
-if redis.call('hdel', KEYS[1], ARGV[1]) == 0 then
+if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
     if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then
         return 0
     end
@@ -13,15 +13,14 @@ if redis.call('hdel', KEYS[1], ARGV[1]) == 0 then
     end
     return { redis.call('get', KEYS[2]) or '0' }
 end
+-- In this order: see mutex_transfer.
+redis.call('pexpire', KEYS[1], ARGV[3])
 local counted = redis.pcall('incr', KEYS[2])
 if type(counted) ~= 'number' or counted < 1 then
+    redis.call('hdel', KEYS[1], ARGV[1])
     redis.pcall('publish', ARGV[4], '0')
     return 2
 end
 redis.call('hset', KEYS[1], ARGV[2], 1)
-local set = redis.pcall('pexpire', KEYS[1], ARGV[3])
-if set ~= 1 then
-    redis.call('hdel', KEYS[1], ARGV[2])
-    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')
-end
+redis.call('hdel', KEYS[1], ARGV[1])
 return { redis.call('get', KEYS[2]) }

@@ -48,8 +48,12 @@ for i = 3, #ARGV do
     taken[#taken + 1] = math.max(now + ARGV[1], tonumber(extended))
     taken[#taken + 1] = ARGV[i]
 end
-if mine then -- it may change nothing, but WAIT answers only for what its own connection has written
-    redis.call('zrem', KEYS[2], unpack(ARGV, 3))
+if mine then
+    -- It may change nothing, but WAIT answers only for what its own connection has written.  The ids stay: a set
+    -- without members is gone, and a slot that is being moved away takes no key that is not there.
+    redis.call('zrem', KEYS[2], '') -- never refused; after it, a server out of memory accepts ZADD
+    redis.call('zadd', KEYS[2], now, '')
+    redis.call('zrem', KEYS[2], '')
 end
 redis.call('zadd', KEYS[2], unpack(taken))
 if not mine then

@@ -16,12 +16,14 @@ if not value then
 end
 
 -- Expired permits are free again.
+local taken = redis.call('zcard', KEYS[2])
 local more = false
 repeat
     local over = redis.call('zrangebyscore', KEYS[2], '-inf', now, 'limit', 0, 1000)
     if #over > 0 then
         redis.call('zrem', KEYS[2], unpack(over))
         value = redis.call('incrby', KEYS[1], #over)
+        taken = taken - #over
         more = true
     end
 until #over < 1000
@@ -36,7 +38,7 @@ end
 if what == get or what == init and (text or more) then
     return done(what == get and value or 0)
 end
-local all = (text or more) and value + redis.call('zcard', KEYS[2]) or 0
+local all = (text or more) and value + taken or 0
 if what == total then
     return done(all)
 end

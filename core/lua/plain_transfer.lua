@@ -9,7 +9,7 @@ if owner == ARGV[2] then
 elseif owner ~= ARGV[1] then
     return 0
 end
--- A server out of memory does not refuse DEL, and after it, it does not refuse SET either.
-redis.call('del', KEYS[1])
+-- A server out of memory does not refuse PEXPIRE, and after it, it does not refuse SET either.
+redis.call('pexpire', KEYS[1], ARGV[3])
 redis.call('set', KEYS[1], ARGV[2], 'px', ARGV[3])
 return 1

@@ -149,14 +149,15 @@ def test_multi_is_refused_in_the_middle(run: Scripts) -> None:
     ):
         refused(run(script, keys, *args, by=weak), "run ")
         assert not run.redis.exists("k"), script
-    for script, field, keys in (
-        ("mutex_transfer", A, ["k"]),
-        ("fenced_transfer", A, ["k", TOKEN]),
-        ("write_transfer", f"{A}:write", ["k"]),
+    for script, field, keys, left in (
+        ("mutex_transfer", A, ["k"], [A]),
+        ("fenced_transfer", A, ["k", TOKEN], [A]),
+        ("write_transfer", f"{A}:write", ["k"], []),
     ):
         run.redis.hset("k", field, 1)
         refused(run(script, keys, A, B, 30000, RW, by=weak), "run ")
-        assert not run.redis.exists("k"), script
+        assert run.redis.hkeys("k") == left, script
+        run.redis.delete("k")
     weak.close()
 
 

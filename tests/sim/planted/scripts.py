@@ -82,8 +82,23 @@ MUTANTS = [
     Mutant(
         "hand-over does not look at the owner",
         "lua/mutex_transfer.lua",
-        "local first = redis.call('hdel', KEYS[1], ARGV[1]) == 1",
-        "local first = redis.call('del', KEYS[1]) == 1",
+        "local first = redis.call('hexists', KEYS[1], ARGV[1]) == 1",
+        "local first = redis.call('exists', KEYS[1]) == 1",
+    ),
+    Mutant(
+        "a hand-over in a slot that is being moved away loses the lock",
+        "lua/mutex_transfer.lua",
+        "redis.call('pexpire', KEYS[1], ARGV[3])\nredis.call('hset'",
+        "redis.call('hdel', KEYS[1], ARGV[1])\nredis.call('hset', KEYS[1], ARGV[2], 1)\n"
+        "redis.call('pexpire', KEYS[1], ARGV[3])\nredis.call('hset'",
+        "traces/test_moving_slot.py",
+    ),
+    Mutant(
+        "a repeated acquisition in a slot that is being moved away loses its permits",
+        "lua/permits_acquire.lua",
+        "redis.call('zrem', KEYS[2], '') -- never",
+        "redis.call('zrem', KEYS[2], unpack(ARGV, 3)) -- never",
+        "traces/test_moving_slot.py",
     ),
     Mutant(
         "a downgrade wakes nobody",
