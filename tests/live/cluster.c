@@ -455,6 +455,24 @@ static void nothing_is_lost_while_slots_move(void **state)
     crowd_end(&crowd);
 }
 
+/* The same where the servers move a slot as a whole. */
+static void nothing_is_lost_while_slots_are_handed_on(void **state)
+{
+    (void)state;
+    static struct crowd crowd;
+    if (!cluster_moves_slots_itself(&cluster))
+        skip_because("this server moves slots key by key");
+    crowd_start(&crowd, "whole", false);
+    int slot = slot_of("{whole}");
+    struct node *home = cluster_owner(&cluster, slot), *other = other_master(home);
+    int moves = count_of(500, 30);
+    for (int i = 0; i < moves; i++) {
+        cluster_hand_on(&cluster, slot, i % 2 ? home : other);
+        nap_us(20000);
+    }
+    crowd_end(&crowd);
+}
+
 /* ---- Failovers ------------------------------------------------------------------------------------ */
 
 enum { HELD = 20 };
@@ -660,6 +678,7 @@ int main(void)
         cmocka_unit_test(releases_are_heard),
         cmocka_unit_test(nodes_come_and_go),
         cmocka_unit_test(nothing_is_lost_while_slots_move),
+        cmocka_unit_test(nothing_is_lost_while_slots_are_handed_on),
         cmocka_unit_test(master_is_replaced_by_hand),
         cmocka_unit_test(master_is_killed),
         cmocka_unit_test(master_is_stopped),

@@ -420,6 +420,32 @@ void cluster_move(struct deployment *deployment, int slot, struct node *to)
     cluster_move_finish(&move);
 }
 
+bool cluster_moves_slots_itself(struct deployment *deployment)
+{
+    redisReply *reply = node_try(any_master(deployment), "CLUSTER GETSLOTMIGRATIONS");
+    bool knows = reply && reply->type == REDIS_REPLY_ARRAY;
+    freeReplyObject(reply);
+    return knows;
+}
+
+/* Refused while the slot's last migration is not over. */
+static bool handed_on(struct node *from, int slot, const struct node *to)
+{
+    redisReply *reply =
+        node_try(from, "CLUSTER MIGRATESLOTS SLOTSRANGE %d %d NODE %s", slot, slot, to->id);
+    bool begun = reply && reply->type == REDIS_REPLY_STATUS;
+    freeReplyObject(reply);
+    return begun;
+}
+
+void cluster_hand_on(struct deployment *deployment, int slot, struct node *to)
+{
+    struct node *from = cluster_owner(deployment, slot);
+    assert_true(from && from != to);
+    AWAIT(handed_on(from, slot, to), DEPLOYED_MS);
+    AWAIT(cluster_owner(deployment, slot) == to, DEPLOYED_MS);
+}
+
 struct node *cluster_add(struct deployment *deployment, struct node *master)
 {
     struct node *node = cluster_node(deployment);

@@ -162,6 +162,10 @@ void cluster_move_finish(const struct move *move);
 void cluster_move_give_up(const struct move *move); /* keys already moved stay, and are lost */
 void cluster_move(struct deployment *deployment, int slot, struct node *to); /* all steps */
 
+/* Valkey 9 hands a slot on as a whole: until then its node serves all of it, and then the other one. */
+bool cluster_moves_slots_itself(struct deployment *deployment);
+void cluster_hand_on(struct deployment *deployment, int slot, struct node *to);
+
 /* Add a node: a replica of master, or with NULL a master without slots. */
 struct node *cluster_add(struct deployment *deployment, struct node *master);
 void cluster_empty(struct deployment *deployment, struct node *node);  /* gives its slots away */
