@@ -18,6 +18,7 @@ from parts import (
     cpu_ratio,
     go_seat,
     own_site,
+    price_ratio,
     python_seat,
     seat,
     throughput,
@@ -39,6 +40,8 @@ def tls_row(threads: int, first: list[Check], pinned: bool) -> Row:
         {
             "tls": c_seat("pairs", "snib", threads, at=by_tls),
             "plain": c_seat("pairs", "snib", threads, at=own_site),
+            "sockets-tls": c_seat("pairs", "hiredis", threads, at=by_tls),
+            "sockets": c_seat("pairs", "hiredis", threads, at=own_site),
             "python": python_seat("pairs.py", "snib", threads, at=by_tls),
             "redis-py": python_seat("pairs.py", "redis", threads, at=by_tls),
             "go": go_seat("snib", threads, at=by_tls),
@@ -46,6 +49,12 @@ def tls_row(threads: int, first: list[Check], pinned: bool) -> Row:
         },
         [
             *first,
+            price_ratio(
+                ("tls", "plain"),
+                ("sockets-tls", "sockets"),
+                "that of private sockets, hiredis and OpenSSL, same scripts, C",
+                1,
+            ),
             throughput("python", ("redis-py",), "redis-py Lock over TLS, both Python", 1),
             throughput("go", ("rueidis",), "rueidis, same scripts over TLS, both Go", 1),
             throughput("tls", ("redis-py",), "redis-py Lock over TLS, C", None),

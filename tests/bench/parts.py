@@ -211,6 +211,18 @@ def time_ratio(ours: str, theirs: str, against: str, goal: float | None) -> Chec
     return Check("time", against, (ours, theirs), value, goal, most=True)
 
 
+def price_ratio(ours: tuple[str, str], theirs: tuple[str, str], against: str, goal: float | None) -> Check:
+    """What a thing costs us, by the subjects with and without it, against what it costs others."""
+
+    def price(r: Round, of: tuple[str, str]) -> float:
+        return r[of[1]].rate / r[of[0]].rate
+
+    def value(r: Round) -> float:
+        return price(r, ours) / price(r, theirs)
+
+    return Check("the same ratio", against, (*ours, *theirs), value, goal, most=True)
+
+
 def cpu_ratio(ours: str, theirs: str, against: str) -> Check:
     """On one core it should equal the time's ratio; it is steadier while others use the machine."""
 

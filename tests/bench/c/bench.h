@@ -49,6 +49,7 @@ snib_client_stats_data bench_stats(snib_client *client);
 
 struct bench_raw {
     redisContext *redis;
+    struct ssl_st *tls; /* NULL: none */
     char acquire[41]; /* SHA-1 of the loaded scripts */
     char release[41];
 };
@@ -62,6 +63,7 @@ struct bench_raw_lock {
 };
 
 struct bench_raw bench_raw_open(const struct bench *bench);
+void bench_raw_close(struct bench_raw *raw);
 struct bench_raw_lock bench_raw_name(const char *prefix, int index);
 void bench_raw_acquire(const struct bench_raw *raw, struct bench_raw_lock *lock);
 void bench_raw_release(const struct bench_raw *raw, const struct bench_raw_lock *lock);

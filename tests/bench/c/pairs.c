@@ -75,7 +75,7 @@ static void pairs_hiredis(const struct bench *bench, int threads)
         printf("{\"done\": %" PRIu64 ", \"seconds\": %.6f}\n", bench_sum(counts, threads), took);
     }
     for (int i = 0; i < threads; i++)
-        redisFree(sockets[i].raw.redis);
+        bench_raw_close(&sockets[i].raw);
     free(sockets);
     free(counts);
 }

@@ -149,7 +149,7 @@ static void pipeline_hiredis(const struct bench *bench, int depth, bool rolling)
                                 : pipeline_in_steps(&raw, locks, depth, began + seconds);
         pipeline_print(done, bench_now() - began);
     }
-    redisFree(raw.redis);
+    bench_raw_close(&raw);
     free(locks);
 }
 
