@@ -67,13 +67,6 @@ MUTANTS = [
         "live/peers nothing_to_tell",
     ),
     Mutant(
-        "texts of other processes are shown as they are",
-        "api/peers.c",
-        "snib__text_show(out, cap, *at, (size_t)(stop - *at));",
-        'snprintf(out, cap, "%.*s", (int)(stop - *at), *at);',
-        "live/peers anything",
-    ),
-    Mutant(
         "others are asked although there is nothing to compare",
         "api/peers.c",
         "if (!at || now < at->due",
