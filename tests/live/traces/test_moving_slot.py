@@ -73,9 +73,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         *("--port", str(port), "--cluster-port", str(bus), "--bind", "127.0.0.1"),
         *("--cluster-node-timeout", "3600000"),
     )
-    eventually(lambda: server.admin.execute_command("CLUSTER INFO")["cluster_state"] == "ok")
-    yield server
-    server.end()
+    try:
+        eventually(lambda: server.admin.execute_command("CLUSTER INFO")["cluster_state"] == "ok")
+        yield server
+    finally:
+        server.end()
 
 
 def slot(run: Scripts, *state: str) -> None:
