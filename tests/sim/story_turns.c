@@ -71,6 +71,7 @@ static void doubtful_hand_over(void)
     a->stopped = true;
     release(holder);
     lose_answers(a);
+    run_for(SECOND / 10); /* the repeated request has a lease to extend */
     model_set_faults(server, MODEL_MISCONF);
     a->stopped = false;
     cancel(next);
