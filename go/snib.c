@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "95fbebcf639f1cbc"
+#define SNIB_BUILD_ID "5fda337e7eb7c4b9"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -27641,6 +27641,8 @@ static void snib__map_answer(struct snib__engine *e, struct snib__node *from, ui
     if (reply->count == 0 && c->known)
         return; /* a node that does not know the cluster yet, or no longer */
     c->known = c->known || reply->count > 0;
+    if (epoch > c->epoch) /* a server took over from another: the queries have helped */
+        c->urgent_n = 0;
     if (epoch != 0) {
         c->epoch = epoch;
         c->epoch_at = now;
@@ -28167,6 +28169,8 @@ static void snib__node_link_ready(struct snib__engine *e, struct snib__link *lin
     /* it may still be connected to the old server */
     if ((other || replaced) && (ear->conn.state != SNIB__CONN_DOWN || ear->connecting))
         snib__link_close(e, ear, SNIB_EUNREACHABLE, now);
+    /* However long it has had to pause: the server answers, and its waiters hear nothing before. */
+    ear->next_try = ear->next_try < now ? ear->next_try : now;
     if (node->ever_ready)
         e->stats.reconnects += node->kind == SNIB__SERVER;
     else if (conn->evicts)

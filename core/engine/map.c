@@ -260,6 +260,8 @@ void snib__map_answer(struct snib__engine *e, struct snib__node *from, uint64_t 
     if (reply->count == 0 && c->known)
         return; /* a node that does not know the cluster yet, or no longer */
     c->known = c->known || reply->count > 0;
+    if (epoch > c->epoch) /* a server took over from another: the queries have helped */
+        c->urgent_n = 0;
     if (epoch != 0) {
         c->epoch = epoch;
         c->epoch_at = now;

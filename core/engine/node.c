@@ -396,6 +396,8 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
     /* it may still be connected to the old server */
     if ((other || replaced) && (ear->conn.state != SNIB__CONN_DOWN || ear->connecting))
         snib__link_close(e, ear, SNIB_EUNREACHABLE, now);
+    /* However long it has had to pause: the server answers, and its waiters hear nothing before. */
+    ear->next_try = ear->next_try < now ? ear->next_try : now;
     if (node->ever_ready)
         e->stats.reconnects += node->kind == SNIB__SERVER;
     else if (conn->evicts)

@@ -695,6 +695,43 @@ static void pubsub_follows_to_another_server(void **state)
     }
 }
 
+/* A server is back after a while: as soon as its command link is, the waiters listen again, whether the pub/sub link could
+ * not be made meanwhile, or was, and is closed because it may be connected to the old server. */
+static void pubsub_is_back_with_the_server(void **state)
+{
+    (void)state;
+    for (int made = 0; made < 2; made++) {
+        struct snib__engine *engine = with_waiter();
+        struct snib__link *ear = &engine->home->links[SNIB__PUBSUB];
+        cut_link(engine);
+        snib__engine_link_down(engine, ear, SNIB_EUNREACHABLE, 111, now);
+        for (int tries = 0; tries < 8;) { /* less than the patience of the waiter */
+            pass(engine, now + 10 * SNIB__MS);
+            assert_true(ear->wanted);
+            if (snib__engine_take_wish(engine, ear) == SNIB__WISH_CONNECT) {
+                snib__engine_link_down(engine, ear, SNIB_EUNREACHABLE, 111, now);
+                tries++;
+            }
+        }
+        while (made && !ear->connect)
+            pass(engine, now + 10 * SNIB__MS);
+        if (made)
+            connect_pubsub(engine);
+        server_id = made ? "xyz" : "abc";
+        await_connect(engine);
+        connect_link(engine);
+        server_id = "abc";
+        assert_int_equal(ear->conn.state, SNIB__CONN_DOWN);
+        assert_int_equal(snib__engine_take_wish(engine, ear),
+                         made ? SNIB__WISH_CLOSE : SNIB__WISH_NOTHING);
+        const snib__time since = now;
+        while (snib__engine_take_wish(engine, ear) != SNIB__WISH_CONNECT)
+            pass_waiting(engine, now + SNIB__MS);
+        assert_true(now <= since + 2 * SNIB__MS);
+        snib__engine_free(engine);
+    }
+}
+
 /* The engine gives up a connection that is just being made.  That it is made all the same, or fails, is no news: the next
  * one is asked for as soon as after any other, and nobody is told of a failure. */
 static void given_up_while_it_was_made(void **state)
@@ -992,6 +1029,7 @@ int main(void)
         cmocka_unit_test(forgotten_link_is_left_alone),
         cmocka_unit_test(subscriptions_are_bounded),
         cmocka_unit_test(pubsub_follows_to_another_server),
+        cmocka_unit_test(pubsub_is_back_with_the_server),
         cmocka_unit_test(given_up_while_it_was_made),
         cmocka_unit_test(new_operation_shortens_the_pause),
     };

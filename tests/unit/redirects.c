@@ -472,7 +472,7 @@ static void each_failover_is_asked_for_as_often(void **state)
         peers[next - 'a'].down = false;
         pass(engine, now + 200 * SNIB__MS);
         assert_int_equal(served_by(engine, "foo"), next);
-        pass(engine, now + 500 * SNIB__MS);
+        pass(engine, now + 100 * SNIB__MS);
     }
     snib__engine_free(engine);
 }

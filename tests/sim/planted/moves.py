@@ -25,6 +25,20 @@ MUTANTS = [
         "unit_sentinel",
     ),
     Mutant(
+        "the messages of a server that is back come after their own pause",
+        "engine/node.c",
+        "ear->next_try = ear->next_try < now ? ear->next_try : now;",
+        "",
+        "unit_links pubsub_is_back",
+    ),
+    Mutant(
+        "a failover that has been found leaves the next one to be looked for slowly",
+        "engine/map.c",
+        "c->urgent_n = 0;",
+        "",
+        "unit_redirects each_failover_is_asked",
+    ),
+    Mutant(
         "a release that a failover has emptied is told as deleted",
         "engine/node.c",
         "(hold->phase == SNIB__HELD || hold->phase == SNIB__RELEASING) &&",
