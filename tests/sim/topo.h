@@ -15,6 +15,8 @@
  * topo_process.c  processes: an engine each, its driver, and what becomes of its results
  * topo_task.c     the tasks in them
  * topo_check.c    what must be true of results, and at every step
+ * topo_owner.c    who holds a name, in the data of a server
+ * topo_permits.c  permits: that none is lost; an operator
  * topo_kept.c     ... and that no lock stays held that no program uses
  */
 #ifndef SNIB_TESTS_TOPO_H
@@ -34,7 +36,8 @@
 #define TOPO_NAMES 4
 #define TOPO_SIDES 2
 #define TOPO_HOLDS (2 * TOPO_TASKS)
-#define TOPO_ENDS 96 /* links of a process */
+#define OWNER_MAX 160 /* bytes of an owner's text */
+#define TOPO_ENDS 96  /* links of a process */
 #define TOPO_PIPES 256
 #define TOPO_EVENTS 1024
 #define TOPO_EPOCH 1700000000000000000ULL
@@ -65,7 +68,18 @@ enum topo_fault {
     TOPO_FAULTS
 };
 
-enum topo_family { TOPO_MUTEX, TOPO_FENCED, TOPO_FAIR, TOPO_RW, TOPO_FAMILIES };
+enum topo_family {
+    TOPO_MUTEX,
+    TOPO_FENCED,
+    TOPO_FAIR,
+    TOPO_RW,
+    TOPO_DRAWN,              /* those above are drawn; these take the place of some mutexes: */
+    TOPO_PLAIN = TOPO_DRAWN, /* a string: the owner */
+    TOPO_PERMITS,            /* of one permit a name, so that it excludes as a mutex does */
+    TOPO_FAMILIES
+};
+
+extern const int topo_kinds[TOPO_FAMILIES]; /* of locks; readers and writers: SNIB_READ */
 
 /* The subject of four worlds in eight, or a little more: it needs several things at once. */
 enum topo_focus {
@@ -134,6 +148,10 @@ struct topo_name {
     int family;
     int slot, shard;
     char tag[40];
+    char taken[48]; /* permits: the sorted set */
+    size_t taken_n;
+    bool uneven;             /* permits: the servers may have lost one, or have one too many */
+    snib__time uneven_until; /* ... or had until then */
     int64_t last_token;
     snib__time token_at;
     snib__time broken_at;    /* the truth last lost data */
@@ -142,7 +160,7 @@ struct topo_name {
     snib__time came_at;      /* when its slot last came to another shard */
     snib__time apart_until;  /* its slot was being moved: multi-key requests may have to wait */
     snib__time free_since;   /* SNIB__NEVER: it is not free */
-    char kept[64];           /* an owner in the truth that no program uses */
+    char kept[OWNER_MAX];    /* an owner in the truth that no program uses */
     snib__time kept_since;
 };
 
@@ -158,6 +176,7 @@ struct topo_hold {
     struct topo_use use;
     int users;
     bool told, released, over;
+    snib__time safe_until; /* when it was released */
     int reason;
     uint64_t number;
     char owner[64]; /* as servers have it, but for a writer's ":write" */
@@ -258,6 +277,7 @@ struct topo {
     bool trace, calm, winding_down;
     int focus;    /* enum topo_focus */
     bool extends; /* holders change their leases */
+    bool again;   /* slots of permits begin to move when one is taken, and the reply is cut off */
     bool known;   /* clients say who they are, and ask who others are */
     bool focused; /* the world is about these two faults: */
     int pair[2];
@@ -374,6 +394,7 @@ const char *sentinel_answer(int self, const model_text *argv, size_t argc, size_
 void cluster_plan(void);
 void cluster_event(const struct topo_event *event);
 void cluster_disturb(int fault);
+void cluster_move(const struct topo_name *name);
 void cluster_settle(void);
 void cluster_returned(int at);
 snib__time cluster_up_since(int at);
@@ -389,6 +410,7 @@ void fault_plan(void);
 bool fault_is_focus(int fault);
 void fault_happens(int fault); /* count one that happens elsewhere */
 snib__time fault_late(const struct topo_pipe *pipe, const char *bytes, size_t n);
+void fault_again(struct topo_pipe *pipe, const char *bytes, size_t n);
 void fault_run(void);
 void fault_end_all(void);
 
@@ -415,15 +437,34 @@ void check_connects(struct topo_process *process);
 void check_progress(struct topo_process *process);
 snib__time check_connected_since(const struct topo_process *process, int shard);
 snib__time check_reaches_since(const struct topo_process *process, int shard);
+/* A key of a name at its master or, while its slot is being moved, at either end.  NULL: it does not exist. */
+model *check_find(const struct topo_name *name, model_text text, model_key *out);
 model *check_truth(const struct topo_name *name, model_key *out);
 void check_granted(struct topo_process *process, const struct topo_task *task,
                    struct topo_hold *hold);
+void check_released(const struct topo_process *process, const struct topo_hold *hold, int32_t code);
 void check_extended(const struct topo_process *process, const struct topo_task *task);
 void check_identity(const struct topo_process *process, const struct snib__op *op);
 void check_not_granted(struct topo_process *process, const struct topo_task *task, int32_t code);
 void check_lost(struct topo_process *process, const struct topo_hold *hold);
 void check_step(void);
 void check_end(void);
+
+/* topo_owner.c */
+/* An owner of a name as a server has it, "<uuid>:<number>" with or without ":write"; false: there are not so many.
+ * out_until: when a permit ends; of other families the key's end counts. */
+bool owner_at(model *m, const struct topo_name *name, size_t index, char out[OWNER_MAX],
+              uint64_t *out_until);
+/* The key that says who holds a name. */
+model_text owner_key(const struct topo_name *name);
+
+/* topo_permits.c */
+void permits_begin(void); /* each name has one */
+void permits_broken(struct topo_name *name);
+bool permits_may_be_few(const struct topo_task *task); /* since it asked for one */
+bool permits_may_stay(const model_key *key);
+void permits_check(void);
+void permits_end(void);
 
 /* topo_kept.c */
 void kept_check(void);

@@ -35,8 +35,6 @@ static bool writes(const struct topo_hold *hold, const struct topo_name *name)
            (hold->use.kind == SNIB__MULTI && name->family == TOPO_RW);
 }
 
-/* A key of a name at its master or, while its slot is being moved, at either end.  NULL: it does
- * not exist. */
 static model *find(const struct topo_name *name, const char *text, size_t n, model_key *out)
 {
     model *also = cluster_also(name);
@@ -46,38 +44,38 @@ static model *find(const struct topo_name *name, const char *text, size_t n, mod
     return also != NULL && model_key_find(also, 0, text, n, out) ? also : NULL;
 }
 
-model *check_truth(const struct topo_name *name, model_key *out)
+model *check_find(const struct topo_name *name, model_text text, model_key *out)
 {
-    return find(name, name->text, name->n, out);
+    return find(name, text.p, text.n, out);
 }
 
-static bool is_owner(const struct topo_hold *hold, bool as_writer, model_text text)
+/* The key that says who holds it. */
+model *check_truth(const struct topo_name *name, model_key *out)
 {
-    static const char writer[] = ":write";
-    size_t rest = as_writer ? sizeof writer - 1 : 0;
-    return text.n == hold->owner_n + rest && memcmp(text.p, hold->owner, hold->owner_n) == 0 &&
-           memcmp(text.p + hold->owner_n, writer, rest) == 0;
+    return check_find(name, owner_key(name), out);
+}
+
+static bool is_owner(const struct topo_hold *hold, bool as_writer, const char *text)
+{
+    return strncmp(text, hold->owner, hold->owner_n) == 0 &&
+           strcmp(text + hold->owner_n, as_writer ? ":write" : "") == 0;
 }
 
 /* Until when the truth has a hold of one name; 0: it has none. */
 static snib__time known_until(const struct topo_hold *hold, const struct topo_name *name)
 {
-    char lease[160];
+    char lease[160], owner[OWNER_MAX];
     model_key key, own;
-    model_text field, value;
-    model *m = find(name, name->text, name->n, &key);
-    if (m == NULL || key.type != MODEL_HASH) {
-        return 0;
-    }
+    model *m = check_truth(name, &key);
+    uint64_t until = 0;
     bool found = false;
-    for (size_t i = 0; i < key.fields && !found; i++) {
-        model_field_at(m, 0, name->text, name->n, i, &field, &value);
-        found = is_owner(hold, writes(hold, name), field);
+    for (size_t i = 0; m != NULL && !found && owner_at(m, name, i, owner, &until); i++) {
+        found = is_owner(hold, writes(hold, name), owner);
     }
     if (!found) {
         return 0;
     }
-    uint64_t ends = key.expires_ns;
+    uint64_t ends = until < key.expires_ns ? until : key.expires_ns;
     if (hold->use.kind == SNIB_READ) {
         int n = snprintf(lease, sizeof lease, "%s:%s:rwlock_timeout:1", name->tag, hold->owner);
         if (find(name, lease, (size_t)n, &own) == NULL) {
@@ -124,6 +122,7 @@ void check_broken(int shard, const char *why)
         if (name->shard == shard || cluster_goes_to(name, shard)) {
             name->broken_at = topo.now;
             name->broken_by_move = false;
+            permits_broken(name);
         }
     }
 }
@@ -135,6 +134,7 @@ void check_slot_broken(int slot)
         if (name->slot == slot) {
             name->broken_at = topo.now;
             name->broken_by_move = true;
+            permits_broken(name);
         }
     }
 }
@@ -211,12 +211,12 @@ static snib__time broken_at(const struct topo_hold *hold)
 /* How many replicas have a hold's first name. */
 static int copies(const struct topo_process *process, const struct topo_hold *hold, int master)
 {
-    const struct topo_name *name = &topo.names[hold->use.name];
+    model_text name = owner_key(&topo.names[hold->use.name]);
     int n = 0;
     for (int i = 0; i < topo.data_count; i++) {
         model_key key;
         n += i != master && topo.servers[i].master == master &&
-             model_key_find(topo.servers[i].model, 0, name->text, name->n, &key);
+             model_key_find(topo.servers[i].model, 0, name.p, name.n, &key);
     }
     (void)process;
     return n;
@@ -358,6 +358,7 @@ void check_not_granted(struct topo_process *process, const struct topo_task *tas
                   : code == SNIB_TIMEDOUT  ? topo.now >= task->wait_ends
                   : code == SNIB_CANCELLED ? task->cancelled
                   : code == SNIB_EREPLICAS ? topo.durability != 0
+                  : code == SNIB_EPERMITS  ? permits_may_be_few(task)
                                            : code < 0 && topo.now < topo.stable_at;
     honest |= code == SNIB_EUNREACHABLE && (task->once || topo.now >= task->wait_ends) &&
               waits_in_vain(task);
@@ -512,6 +513,17 @@ void check_identity(const struct topo_process *process, const struct snib__op *o
     }
 }
 
+/* What servers have not lost is released, not lost, if that is answered before the lease ends: no script breaks off between
+ * the end of one owner and the beginning of the next. */
+void check_released(const struct topo_process *process, const struct topo_hold *hold, int32_t code)
+{
+    if (code == SNIB_LOST && topo.now < hold->safe_until && broken_at(hold) < hold->submitted) {
+        trace_truth(&topo.names[hold->use.name]);
+        topo_fail("%u:%llu of %s was lost before its release, and no server has lost it",
+                  process->id, (unsigned long long)hold->number, topo.names[hold->use.name].text);
+    }
+}
+
 /* Only a hold that is lost refuses an extension, and says why it was. */
 void check_extended(const struct topo_process *process, const struct topo_task *task)
 {
@@ -656,12 +668,28 @@ static void check_served(struct topo_process *process)
     }
 }
 
+/* Of permits, those that have ended are free although they are still there. */
+static bool is_taken(const struct topo_name *name)
+{
+    char owner[OWNER_MAX];
+    model_key key;
+    model *m = check_truth(name, &key);
+    uint64_t until;
+    if (m == NULL || name->family != TOPO_PERMITS) {
+        return m != NULL;
+    }
+    bool taken = false;
+    for (size_t i = 0; !taken && owner_at(m, name, i, owner, &until); i++) {
+        taken = until > TOPO_EPOCH + topo.now;
+    }
+    return taken;
+}
+
 static void note_free(void)
 {
     for (int i = 0; i < topo.name_count; i++) {
         struct topo_name *name = &topo.names[i];
-        model_key key;
-        if (find(name, name->text, name->n, &key) != NULL) {
+        if (is_taken(name)) {
             name->free_since = SNIB__NEVER;
         } else if (name->free_since == SNIB__NEVER) {
             name->free_since = topo.now;
@@ -687,6 +715,7 @@ void check_step(void)
 {
     note_islands();
     note_free();
+    permits_check();
     for (int i = 0; i < topo.slot_count; i++) {
         check_engine(topo.slots[i]);
         check_holds(topo.slots[i]);
@@ -711,7 +740,7 @@ static bool begins(const model_key *key, const char *word)
 static bool may_stay(const model_key *key)
 {
     bool ends = key->expires_ns != UINT64_MAX;
-    return begins(key, "redisson_lock_token:") ||
+    return begins(key, "redisson_lock_token:") || permits_may_stay(key) ||
            (ends && (begins(key, "redisson_lock_queue:") || begins(key, "redisson_lock_timeout:")));
 }
 
@@ -732,6 +761,7 @@ static void check_server_end(int at)
 
 void check_end(void)
 {
+    permits_end();
     for (int i = 0; i < topo.data_count; i++) {
         check_server_end(i);
     }

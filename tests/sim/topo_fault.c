@@ -62,6 +62,11 @@ void fault_plan(void)
                        (topo_chance(4) ? 1U << TOPO_ISOLATE | 1U << TOPO_KILL : 0);
         topo.pace = topo_between(100, 500) * SNIB__MS;
     }
+    if (topo.again) { /* fewer failovers, which excuse too much */
+        topo.enabled &= ~(1U << TOPO_KILL | 1U << TOPO_MANUAL | 1U << TOPO_RESTART |
+                          1U << TOPO_ISOLATE | 1U << TOPO_STOP);
+        topo.enabled |= 1U << TOPO_SLOT | 1U << TOPO_CUT;
+    }
     if (topo.focused) {
         plan_focus();
     }
@@ -170,6 +175,28 @@ snib__time fault_late(const struct topo_pipe *pipe, const char *bytes, size_t n)
     net_late(pipe->server, topo.now + LATE);
     stir(at, topo.now + LATE);
     return topo.now + LATE;
+}
+
+/* A master has carried out a request.  Now and then the slot of a plain lock or of permits begins to move then, so that the
+ * next hand-over finds it on its way, and the request is not answered, so that it is repeated: by chance they seldom meet. */
+void fault_again(struct topo_pipe *pipe, const char *bytes, size_t n)
+{
+    if (!topo.again || !topo_has(TOPO_SLOT) || !topo_chance(8)) {
+        return;
+    }
+    for (int i = 0; i < topo.name_count; i++) {
+        const struct topo_name *name = &topo.names[i];
+        bool fits = name->family == TOPO_PLAIN || name->family == TOPO_PERMITS;
+        if (fits && topo.shards[name->shard].authority == pipe->server &&
+            memmem(bytes, n, name->text, name->n) != NULL) {
+            if (name->family == TOPO_PERMITS || topo_chance(4)) {
+                pipe->cut_next = 2;
+                pipe->cut_after = 0;
+            }
+            cluster_move(name);
+            return;
+        }
+    }
 }
 
 /* Of a cluster whose masters are replaced, one with names. */

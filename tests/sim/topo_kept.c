@@ -72,17 +72,14 @@ static snib__time calm_since(const struct topo_process *process, const struct to
 }
 
 /* The first owner of a name, in the truth, that no program uses, and since when its process, which lives, can know that. */
-static bool find_unused(const struct topo_name *name, char *out, size_t size, snib__time *out_since)
+static bool find_unused(const struct topo_name *name, char out[OWNER_MAX], snib__time *out_since)
 {
     model_key key;
-    model_text field, value;
     model *m = check_truth(name, &key);
-    for (size_t i = 0; m != NULL && key.type == MODEL_HASH && i < key.fields; i++) {
-        uint64_t number;
-        model_field_at(m, 0, name->text, name->n, i, &field, &value);
-        snprintf(out, size, "%.*s", (int)field.n, field.p);
+    uint64_t number, until;
+    for (size_t i = 0; m != NULL && owner_at(m, name, i, out, &until); i++) {
         const struct topo_process *process = process_of(out, &number);
-        if (process == NULL || is_used(process, number)) {
+        if (process == NULL || until <= TOPO_EPOCH + topo.now || is_used(process, number)) {
             continue;
         }
         if (!has_missed(process, name)) {
@@ -102,10 +99,10 @@ void kept_check(void)
 {
     for (int i = 0; i < topo.name_count; i++) {
         struct topo_name *name = &topo.names[i];
-        char owner[sizeof name->kept] = "";
+        char owner[OWNER_MAX] = "";
         snib__time since = topo.stable_at;
         if ((topo.now < topo.stable_at && topo.focus != TOPO_FORMER) ||
-            !find_unused(name, owner, sizeof owner, &since)) {
+            !find_unused(name, owner, &since)) {
             *name->kept = '\0';
             continue;
         }

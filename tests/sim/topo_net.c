@@ -377,6 +377,7 @@ static void arrive_at_server(struct topo_pipe *pipe)
         model_input(topo.servers[server].model, pipe->number, chunk->bytes, chunk->n);
         snib__time at = fault_late(pipe, chunk->bytes, chunk->n);
         server_executed(server);
+        fault_again(pipe, chunk->bytes, chunk->n);
         pipe->to_client.last_at = latest(pipe->to_client.last_at, at);
         net_collect(server);
         net_waited(server);

@@ -14,13 +14,12 @@
 
 static void get_gates(struct topo_process *process)
 {
-    static const int kinds[TOPO_FAMILIES] = {SNIB_MUTEX, SNIB_FENCED, SNIB_FAIR, SNIB_READ};
     char members[256];
     size_t n = 0;
     for (int i = 0; i < topo.name_count; i++) {
         const struct topo_name *name = &topo.names[i];
         process->gates[i][0] =
-            snib__gate_get(process->engine, kinds[name->family], name->text, name->n);
+            snib__gate_get(process->engine, topo_kinds[name->family], name->text, name->n);
         if (name->family == TOPO_RW) {
             process->gates[i][1] = snib__gate_get(process->engine, SNIB_WRITE, name->text, name->n);
         }
@@ -59,7 +58,7 @@ struct topo_process *process_new(int slot)
                                   .patience = patience,
                                   .try_timeout = patience / 3,
                                   .recheck = topo.recheck,
-                                  .handover_max = topo_chance(3) ? 0 : 16,
+                                  .handover_max = topo_chance(3) && !topo.again ? 0 : 16,
                                   .durability = topo.durability,
                                   .durability_policy = topo.durability_policy,
                                   .durability_timeout = topo.lease / 6,
@@ -72,7 +71,8 @@ struct topo_process *process_new(int slot)
     if (topo.focus == TOPO_FORMER && config.lanes == 1) {
         config.lanes = 4;
     }
-    config.tenure = process->id % 4 != 3;
+    config.tenure =
+        process->id % 4 != 3 && !(topo.again && process->id % 2 != 0); /* else it hands over */
     memcpy(config.uuid, process->uuid, sizeof config.uuid);
     snprintf(process->identity, sizeof process->identity, "host %s\n", process->uuid);
     config.identity = topo.known ? process->identity : NULL;
@@ -218,6 +218,7 @@ static void complete(struct topo_process *process, struct snib__op *op)
         task->wake = topo.now + task_hold_for();
     } else if (task->doing == TOPO_RELEASES) {
         topo_totals.released += op->code == SNIB_OK;
+        check_released(process, task->hold, op->code);
         if (op->code < 0 && topo.now > topo.stable_at) {
             topo_fail("%u: a release ended with %s", process->id, snib_code_name(op->code));
         }

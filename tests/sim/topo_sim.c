@@ -11,6 +11,8 @@
  */
 #include "topo.h"
 
+#include "snib.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -23,6 +25,8 @@
 #define RECOVERY (5000 * SNIB__MS) /* reconnect, with back-off, and ask again */
 
 struct topo topo;
+const int topo_kinds[TOPO_FAMILIES] = {SNIB_MUTEX, SNIB_FENCED, SNIB_FAIR,
+                                       SNIB_READ,  SNIB_PLAIN,  SNIB_PERMITS};
 struct topo_totals topo_totals;
 static jmp_buf failed;
 static bool focused, seen;
@@ -93,6 +97,15 @@ void topo_later(snib__time at, int kind, int a, int b, uint64_t c)
 
 /* ---- One world ---------------------------------------------------------------------------------- */
 
+/* Two in three mutexes are plain locks or permits.  That is not drawn, so that worlds without one stay as they are. */
+static int family_of(uint64_t seed, int name)
+{
+    static const int families[] = {TOPO_MUTEX, TOPO_PLAIN, TOPO_PERMITS};
+    uint64_t z = (seed * TOPO_NAMES + (uint64_t)name + 1) * 0x9e3779b97f4a7c15ULL;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    return families[(z >> 33) % 3];
+}
+
 static void plan_names(void)
 {
     static const char *const names[TOPO_NAMES] = {"orders", "{tenant}a", "{tenant}b", "a lock"};
@@ -107,13 +120,26 @@ static void plan_names(void)
         name->n = strlen(names[i]);
         name->free_since = topo.now;
         bool member = topo.multi && (topo.multi_names >> i & 1) != 0;
-        name->family = member ? members[topo_draw(4)] : (int)topo_draw(TOPO_FAMILIES);
+        name->family = member ? members[topo_draw(4)] : (int)topo_draw(TOPO_DRAWN);
         if ((topo.focus == TOPO_QUEUES || topo.focus == TOPO_READERS) && !member) {
             name->family = topo.focus == TOPO_QUEUES ? TOPO_FAIR : TOPO_RW;
         } else if (fair) {
             name->family = TOPO_FAIR;
         }
+        if (name->family == TOPO_MUTEX && !member) {
+            name->family = family_of(topo.seed, i);
+        }
         snprintf(name->tag, sizeof name->tag, strchr(names[i], '{') ? "%s" : "{%s}", names[i]);
+        name->taken_n = (size_t)snprintf(name->taken, sizeof name->taken, "%s:timeout", name->tag);
+        topo.again |= name->family == TOPO_PLAIN || name->family == TOPO_PERMITS;
+    }
+    topo.again = topo.again && topo.seed % 3 == 0 && topo.focus != TOPO_FORMER &&
+                 topo.topology == SNIB__CLUSTER;
+    if (topo.again) { /* there are waiters to hand over to, as long as there are few processes */
+        snib__time short_think = 40 * SNIB__MS;
+        topo.slot_count = topo.slot_count < 2 ? topo.slot_count : 2;
+        topo.task_count = TOPO_TASKS;
+        topo.think = topo.think < short_think ? topo.think : short_think;
     }
 }
 
@@ -185,6 +211,7 @@ static void begin(uint64_t seed, bool trace)
     } else {
         single_plan();
     }
+    permits_begin();
     for (int i = 0; i < topo.slot_count; i++) {
         process_new(i);
     }
@@ -342,7 +369,8 @@ static const char *const fault_names[TOPO_FAULTS] = {
 
 static void print_totals(uint64_t seeds, double seconds)
 {
-    static const char *const families[TOPO_FAMILIES] = {"mutex", "fenced", "fair", "read-write"};
+    static const char *const families[TOPO_FAMILIES] = {"mutex",      "fenced", "fair",
+                                                        "read-write", "plain",  "permits"};
     const struct topo_totals *t = &topo_totals;
     printf("sim_topo: %llu seeds good, %llu events, %llu requests, %.1f s; granted %llu, extended "
            "%llu, identified %llu, released "

@@ -510,6 +510,11 @@ void cluster_disturb(int fault)
     topo_later(topo.now, MOVE_BEGIN, at, to, cluster.slots[at].turn);
 }
 
+void cluster_move(const struct topo_name *name)
+{
+    topo_later(topo.now, MOVE_BEGIN, name->slot, -1, cluster.slots[name->slot].turn);
+}
+
 /* Complete half-finished moves. */
 void cluster_settle(void)
 {

@@ -35,10 +35,13 @@ snib__time task_hold_for(void)
 
 static void choose(struct topo_process *process, struct topo_use *use)
 {
-    static const int kinds[TOPO_FAMILIES] = {SNIB_MUTEX, SNIB_FENCED, SNIB_FAIR, SNIB_READ};
     int name = (int)topo_draw((uint64_t)topo.name_count);
+    bool prefers = topo.again && topo_chance(2); /* what this world is about */
+    for (int i = 0; prefers && i < topo.name_count; i++) {
+        name = topo.names[i].family >= TOPO_DRAWN ? i : name;
+    }
     int family = topo.names[name].family;
-    *use = (struct topo_use){.kind = kinds[family], .name = name, .names = 1U << name};
+    *use = (struct topo_use){.kind = topo_kinds[family], .name = name, .names = 1U << name};
     if (topo.multi && topo_chance(3)) {
         use->kind = SNIB__MULTI;
         use->names = topo.multi_names;
@@ -127,6 +130,7 @@ static void release(struct topo_process *process, struct topo_task *task)
         return;
     }
     check_progress(process);
+    hold->safe_until = snib__hold_end(hold->hold);
     snib__engine_call(process->engine, !topo_chance(4));
     struct snib__op *op = snib__engine_release(process->engine, hold->hold, topo.now, &code);
     snib__engine_call(process->engine, false);
