@@ -66,6 +66,7 @@ void fault_plan(void)
         topo.enabled &= ~(1U << TOPO_KILL | 1U << TOPO_MANUAL | 1U << TOPO_RESTART |
                           1U << TOPO_ISOLATE | 1U << TOPO_STOP);
         topo.enabled |= 1U << TOPO_SLOT | 1U << TOPO_CUT;
+        topo.enabled &= topo.seed % 2 != 0 ? ~(1U << TOPO_HALF_SLOT) : ~0U; /* nor moves given up */
     }
     if (topo.focused) {
         plan_focus();
@@ -181,7 +182,7 @@ snib__time fault_late(const struct topo_pipe *pipe, const char *bytes, size_t n)
  * next hand-over finds it on its way, and the request is not answered, so that it is repeated: by chance they seldom meet. */
 void fault_again(struct topo_pipe *pipe, const char *bytes, size_t n)
 {
-    if (!topo.again || !topo_has(TOPO_SLOT) || !topo_chance(8)) {
+    if (!topo.again || !topo_has(TOPO_SLOT) || !topo_chance(5)) {
         return;
     }
     for (int i = 0; i < topo.name_count; i++) {

@@ -71,8 +71,7 @@ struct topo_process *process_new(int slot)
     if (topo.focus == TOPO_FORMER && config.lanes == 1) {
         config.lanes = 4;
     }
-    config.tenure =
-        process->id % 4 != 3 && !(topo.again && process->id % 2 != 0); /* else it hands over */
+    config.tenure = process->id % 4 != 3 && !topo.again; /* else it hands over */
     memcpy(config.uuid, process->uuid, sizeof config.uuid);
     snprintf(process->identity, sizeof process->identity, "host %s\n", process->uuid);
     config.identity = topo.known ? process->identity : NULL;

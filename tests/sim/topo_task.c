@@ -17,7 +17,7 @@ void task_rest(struct topo_task *task)
 
 snib__time task_hold_for(void)
 {
-    uint64_t kind = topo_draw(topo.calm ? 24 : 8);
+    uint64_t kind = topo_draw(topo.calm || topo.again ? 24 : 8);
     if (topo.focus == TOPO_FIXED && !topo.calm) {
         return topo_draw(5 * topo.lease);
     }
