@@ -25,6 +25,17 @@ static void plan_focus(void)
     topo.pace = topo.pace < close ? topo.pace : close;
 }
 
+/* Slots move; few failovers, which would excuse too much, and in half of these worlds no move is given up. */
+static void plan_again(void)
+{
+    topo.enabled &= ~(1U << TOPO_KILL | 1U << TOPO_MANUAL | 1U << TOPO_RESTART |
+                      1U << TOPO_ISOLATE | 1U << TOPO_STOP);
+    topo.enabled |= 1U << TOPO_SLOT | 1U << TOPO_CUT;
+    if (topo.seed % 2 != 0) {
+        topo.enabled &= ~(1U << TOPO_HALF_SLOT);
+    }
+}
+
 void fault_happens(int fault)
 {
     topo_totals.faults[fault]++;
@@ -62,11 +73,8 @@ void fault_plan(void)
                        (topo_chance(4) ? 1U << TOPO_ISOLATE | 1U << TOPO_KILL : 0);
         topo.pace = topo_between(100, 500) * SNIB__MS;
     }
-    if (topo.again) { /* fewer failovers, which excuse too much */
-        topo.enabled &= ~(1U << TOPO_KILL | 1U << TOPO_MANUAL | 1U << TOPO_RESTART |
-                          1U << TOPO_ISOLATE | 1U << TOPO_STOP);
-        topo.enabled |= 1U << TOPO_SLOT | 1U << TOPO_CUT;
-        topo.enabled &= topo.seed % 2 != 0 ? ~(1U << TOPO_HALF_SLOT) : ~0U; /* nor moves given up */
+    if (topo.again) {
+        plan_again();
     }
     if (topo.focused) {
         plan_focus();

@@ -131,12 +131,20 @@ static void plan_names(void)
         }
         snprintf(name->tag, sizeof name->tag, strchr(names[i], '{') ? "%s" : "{%s}", names[i]);
         name->taken_n = (size_t)snprintf(name->taken, sizeof name->taken, "%s:timeout", name->tag);
-        topo.again |= name->family == TOPO_PLAIN || name->family == TOPO_PERMITS;
+    }
+}
+
+/* Some worlds with plain locks or permits are about hand-overs and repeated requests in a slot that begins to move: there
+ * are waiters to hand over to, as long as there are few processes. */
+static void plan_again(void)
+{
+    snib__time short_think = 40 * SNIB__MS;
+    for (int i = 0; i < topo.name_count; i++) {
+        topo.again |= topo.names[i].family >= TOPO_DRAWN;
     }
     topo.again = topo.again && topo.seed % 3 != 1 && topo.focus == TOPO_ALL &&
                  topo.topology == SNIB__CLUSTER;
-    if (topo.again) { /* there are waiters to hand over to, as long as there are few processes */
-        snib__time short_think = 40 * SNIB__MS;
+    if (topo.again) {
         topo.slot_count = topo.slot_count < 2 ? topo.slot_count : 2;
         topo.task_count = TOPO_TASKS;
         topo.think = topo.think < short_think ? topo.think : short_think;
@@ -202,6 +210,7 @@ static void begin(uint64_t seed, bool trace)
     topo.think = 10 * SNIB__MS << topo_draw(topo.focus == TOPO_FORMER ? 3 : 8);
     topo.stale_reads = !topo_chance(3);
     plan_names();
+    plan_again();
     pairs_begin(topo.lease);
     fault_plan();
     if (topo.topology == SNIB__SENTINEL) {
