@@ -40,6 +40,11 @@ class Row:
         return [time / r["announced"] for r in self.rounds for time in r["back"].values()]
 
     @property
+    def last(self) -> float:
+        """How long after the announcement the last worker of all had a lock, in ms."""
+        return max((max(r["back"].values()) - r["announced"] for r in self.rounds), default=0.0)
+
+    @property
     def overlaps(self) -> list[float]:
         return [overlap["ms"] for r in self.rounds for overlap in r["overlaps"]]
 
@@ -59,9 +64,11 @@ class Row:
             str(len(self.rounds)),
             f"{quantile(announced, 0.5) / 1000:.2f} s",
             f"{quantile(first, 0.5):.2f}",
-            f"{quantile(self.ratios, 0.5):.2f}, {quantile(self.ratios, 0.95):.2f}",
+            ", ".join(f"{quantile(self.ratios, part):.2f}" for part in (0.5, 0.95, 1)),
+            f"{self.last:.0f} ms",
             f"{max(0.0, late):.0f} ms",
             f"{lost} of {holds}",
+            str(sum(sum(r["codes"].values()) for r in self.rounds)),
         ]
 
     def histogram(self) -> list[str]:
@@ -70,7 +77,8 @@ class Row:
             cells.append(str(sum(value < bound for value in left) or ""))
             left = [value for value in left if value >= bound]
         cells.append(str(len(left) or ""))
-        return [f"{WORDS[self.topology]}, {ORDER[self.way]}", *cells, f"{max(self.overlaps, default=0):.0f} ms"]
+        longest = f"{max(self.overlaps, default=0):.0f} ms"
+        return [f"{WORDS[self.topology]}, {ORDER[self.way]}", *cells, longest, str(self.untold or "")]
 
 
 class Table:
@@ -94,12 +102,14 @@ class Table:
             "rounds",
             "announced after",
             "first grant",
-            "each worker back: median, 95 %",
+            "each worker back: median, 95 %, last",
+            "the last after the announcement",
             "latest call past its limit",
             "holds lost",
+            "calls without a lock",
         ]
         bounds = [f"< {b} ms" if b < 1000 else f"< {b // 1000} s" for b in BOUNDS]
-        over = ["overlaps", *bounds, "more", "longest"]
+        over = ["overlaps", *bounds, "more", "longest", "never told"]
         return "\n".join(
             [
                 *_table(heads, [row.cells() for row in self.rows]),
