@@ -63,6 +63,11 @@ def older(data):
     return re.sub(rb"redis_version:\d\.\d", b"redis_version:6.0", data.replace(b"valkey_version", b"another_server"))
 
 
+def belated(data):
+    """Its clock says 2017."""
+    return re.sub(rb"\*2\r\n\$10\r\n\d{10}\r\n", b"*2\r\n$10\r\n1500000000\r\n", data)
+
+
 def reticent(data):
     """Its INFO has other fields, as that of a service."""
     return data.replace(b"maxmemory_policy:", b"something_other_:").replace(b"aof_enabled:", b"another_one:")
@@ -356,6 +361,15 @@ class Doctor(CommandCase):
                     self.assertEqual(verdict if known else None, found.get("publish", {}).get("verdict"))
         self.server("ACL", "DELUSER", "locker")
 
+    def test_clock(self):
+        """A server whose clock is years behind is told, but no lock depends on it."""
+        server = Edited(self.server.path, belated)
+        self.addCleanup(server.stop)
+        found = self.findings(env={"SNIB_URL": f"redis://127.0.0.1:{server.port}{PATIENT}"})["clock"]
+        self.assertEqual("note", found["verdict"])
+        self.assertRegex(found["value"], r"^\d{9}\.\d{3} s behind this machine's$")
+        self.assertIn("slew", found["advice"])
+
     def test_durability(self):
         """Durability is tried where there are replicas, and a forbidden WAIT is reported."""
         self.assertNotIn("durability", self.findings())
@@ -370,6 +384,12 @@ class Doctor(CommandCase):
             found = self.findings(env={"SNIB_URL": master.url + PATIENT})["topology"]
             self.assertEqual(("note", f"one server, {master.path}"), (found["verdict"], found["value"]))
             self.assertIn("redis+sentinel://", found["advice"])
+            for least, verdict, advice in (("0", "warning", "set min-replicas-to-write 1"), ("1", "ok", "")):
+                master("CONFIG", "SET", "min-replicas-to-write", least)
+                found = self.findings(env={"SNIB_URL": master.url + PATIENT})["min-replicas"]
+                self.assertEqual((verdict, least), (found["verdict"], found["value"]))
+                self.assertIn(advice, found.get("advice", ""))
+            master("CONFIG", "SET", "min-replicas-to-write", "0")
             master("ACL", "SETUSER", "locker", "reset", "on", ">secret", "~*", "&*", "+@all", "-wait")
             found = self.findings(env={"SNIB_URL": f"unix://locker:secret@{master.path}{PATIENT}"})["durability"]
             self.assertEqual("note", found["verdict"])
