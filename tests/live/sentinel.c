@@ -416,7 +416,13 @@ static void passwords(void **state)
     char where[64];
     snprintf(where, sizeof where, "(127.0.0.1:%d)", sentinels_master(&locked)->port);
     refused_at_once(url, SNIB_EAUTH, WORDS(where, "WRONGPASS"));
-    snprintf(url, sizeof url, "%s?sentinel_password=two", locked.url);
+    /* The rights that docs/operations.md names; the log has nothing but the wrong passwords above, and CLIENT. */
+    for (int nth = 0; nth < SENTINELS; nth++)
+        node_do(sentinels_sentinel(&locked, nth),
+                "ACL SETUSER watcher on >three -@all resetchannels &+switch-master "
+                "&+promoted-slave +ping +info +subscribe +sentinel|master "
+                "+sentinel|get-master-addr-by-name +sentinel|sentinels");
+    snprintf(url, sizeof url, "%s?sentinel_username=watcher&sentinel_password=three", locked.url);
     snib_client *client = must_follow(url);
     snib_lock *lock = must_lock(client, "m");
     snib_hold *hold = must_acquire(lock, -1);
@@ -424,6 +430,15 @@ static void passwords(void **state)
     sentinels_failover(&locked);
     must_be_valid(hold, FOLLOWED_MS);
     must_release(hold);
+    for (int nth = 0; nth < SENTINELS; nth++) {
+        redisReply *refusals = node_command(sentinels_sentinel(&locked, nth), "ACL LOG");
+        for (size_t i = 0; i < refusals->elements; i++) {
+            redisReply **words = refusals->element[i]->element;
+            if (strcmp(words[3]->str, "auth") != 0 && strncmp(words[7]->str, "client|", 7) != 0)
+                fail_msg("refused: %s", words[7]->str);
+        }
+        freeReplyObject(refusals);
+    }
     snib_lock_free(lock);
     snib_client_free(client);
     deployment_end(&locked);
