@@ -53,12 +53,23 @@ static bool cluster_is_free(const struct snib__node *node)
     return snib__lane_rest(node) && node->todo_n == 0;
 }
 
+/* Whether requests that it has not answered may still arrive there: once it is back, their connection has to be ended. */
+static bool cluster_is_owed(const struct snib__node *node)
+{
+    bool owed = node->links[SNIB__COMMAND].conn.kill_id || node->links[SNIB__COMMAND].conn.left;
+    for (uint32_t i = 0; i < SNIB__LANES_MAX && !owed; i++)
+        owed = node->lanes[i].conn.kill_id || node->lanes[i].conn.left;
+    return owed;
+}
+
 /* An idle node, for reuse with another address. */
 static uint16_t cluster_reuse(struct snib__cluster *c)
 {
+    bool full = c->n == SNIB__MEMBERS_MAX;
     for (uint32_t i = 1; i < c->n; i++)
         if (c->member[i].node->idle && c->member[i].slots == 0 && !c->member[i].told &&
-            !cluster_is_spare(c, &c->member[i].node->address) && cluster_is_free(c->member[i].node))
+            !cluster_is_spare(c, &c->member[i].node->address) &&
+            cluster_is_free(c->member[i].node) && (full || !cluster_is_owed(c->member[i].node)))
             return (uint16_t)i;
     return 0;
 }

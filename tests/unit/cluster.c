@@ -313,6 +313,34 @@ static void node_that_has_gone_is_left(void **state)
     snib__engine_free(engine);
 }
 
+/* A node is gone with a request that it has not answered, which may be on its way for long: once it is back, the connection
+ * of that is ended first, whatever nodes have come meanwhile. */
+static void node_is_owed_an_end(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-16383");
+    held(engine, "m");
+    struct snib__node *node = engine->route->serves(engine, "m", 1);
+    peers[0].silent = true;
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "x"), 0);
+    crash(engine, 'a');
+    common_epoch++;
+    map_of(common, "b:0-16383");
+    pass(engine, now + 11 * SECOND);
+    assert_true(op->done && op->code == SNIB_OK);
+    common_epoch++;
+    map_of(common, "b:0-8000 c:8001-16383");
+    pass(engine, now + 30 * SECOND);
+    assert_int_equal(node->address.host[0], 'a');
+    peers[0].down = peers[0].silent = false;
+    common_epoch++;
+    map_of(common, "a:0-16383");
+    pass(engine, now + 11 * SECOND);
+    assert_int_equal(served_by(engine, "x"), 'a');
+    assert_int_equal(peers[0].kills, 1);
+    snib__engine_free(engine);
+}
+
 /* ---- Nodes that go and come ---------------------------------------------------------------------------- */
 
 /* A node without slots is left, but not before it has replied: its pending requests are not
@@ -534,6 +562,7 @@ int main(void)
         cmocka_unit_test(old_maps_are_not_believed),
         cmocka_unit_test(idle_client_is_silent),
         cmocka_unit_test(node_that_has_gone_is_left),
+        cmocka_unit_test(node_is_owed_an_end),
         cmocka_unit_test(answers_are_awaited_before_a_node_is_left),
         cmocka_unit_test(members_are_told_apart),
         cmocka_unit_test(moved_brings_a_node_back),

@@ -33,6 +33,7 @@ struct peer {
     int listened;         /* subscriptions requested */
     int probed;           /* queries for its epoch */
     int identities;       /* times that a client said who it is */
+    int kills;            /* connections that were to be ended */
     const char *own;      /* one of the client's own commands ... */
     const char *own_says; /* ... is answered with this error */
     char last[600];       /* the last script with all its arguments, as sent */
@@ -91,6 +92,7 @@ static inline void peer_says(struct peer *one, char words[WORDS][96], char *out)
     char text[700];
     bool asking = one->asking_on;
     one->identities += strcmp(words[0], "SET") == 0;
+    one->kills += strcmp(words[0], "CLIENT") == 0 && strcmp(words[1], "KILL") == 0;
     if (one->own && strcmp(words[0], one->own) == 0) {
         one->asked++;
         sprintf(out, "-%s\r\n", one->own_says);

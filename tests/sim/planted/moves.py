@@ -25,6 +25,13 @@ MUTANTS = [
         "unit_sentinel",
     ),
     Mutant(
+        "a node that may still get a request makes room for another",
+        "engine/cluster.c",
+        "(full || !cluster_is_owed(c->member[i].node))",
+        "(full || c->member[i].node)",
+        "unit_cluster node_is_owed",
+    ),
+    Mutant(
         "the messages of a server that is back come after their own pause",
         "engine/node.c",
         "ear->next_try = ear->next_try < now ? ear->next_try : now;",
