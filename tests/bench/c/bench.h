@@ -50,7 +50,7 @@ snib_client_stats_data bench_stats(snib_client *client);
 struct bench_raw {
     redisContext *redis;
     struct ssl_st *tls; /* NULL: none */
-    char acquire[41]; /* SHA-1 of the loaded scripts */
+    char acquire[41];   /* SHA-1 of the loaded scripts */
     char release[41];
 };
 
