@@ -241,8 +241,8 @@ static void certificate_that_turns_bad(void **state)
     assert_int_equal(server_integer(&server, "EXISTS y"), 0);
     EXPECT(snib_hold_check(hold, err), SNIB_OK);
     present("server");
-    must_release(must_acquire(must_lock(client, "y"), LONG_MS));
     AWAIT(snib_hold_state(hold, NULL) == SNIB_HOLD_VALID, LONG_MS);
+    must_release(must_acquire(must_lock(client, "y"), LONG_MS));
     must_release(hold);
     snib_client_free(client);
 }
