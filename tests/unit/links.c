@@ -673,21 +673,26 @@ static void subscriptions_are_bounded(void **state)
  * sends nothing. */
 static void pubsub_follows_to_another_server(void **state)
 {
+    /* Replaced: the same process was another one's replica meanwhile. */
+    enum { SAME, OTHER, REPLACED, CASES };
     (void)state;
-    for (int other = 0; other < 2; other++) {
+    for (int what = SAME; what < CASES; what++) {
+        server_says = "master_replid:1a";
         struct snib__engine *engine = with_waiter();
         say_on_channel(engine, gate(engine, SNIB_MUTEX, "m"), NULL);
         struct snib__link *ear = &engine->home->links[SNIB__PUBSUB];
         assert_true(ear->wanted);
         assert_int_equal(ear->conn.state, SNIB__CONN_READY);
         cut_link(engine);
-        server_id = other ? "xyz" : "abc";
+        server_id = what == OTHER ? "xyz" : "abc";
+        server_says = what == REPLACED ? "master_replid:2b" : "master_replid:1a";
         await_connect(engine);
         connect_link(engine);
         server_id = "abc";
-        assert_int_equal(ear->conn.state, other ? SNIB__CONN_DOWN : SNIB__CONN_READY);
+        server_says = "";
+        assert_int_equal(ear->conn.state, what == SAME ? SNIB__CONN_READY : SNIB__CONN_DOWN);
         assert_int_equal(snib__engine_take_wish(engine, ear),
-                         other ? SNIB__WISH_CLOSE : SNIB__WISH_NOTHING);
+                         what == SAME ? SNIB__WISH_NOTHING : SNIB__WISH_CLOSE);
         answer_own(engine);
         answer(engine, ":86400000\r\n"); /* the waiter has asked again, and sleeps */
         assert_true(ear->wanted);

@@ -443,7 +443,7 @@ MUTANTS = [
         "engine/node.c",
         "if ((other || replaced) && (ear->conn.state",
         "if (other && (ear->conn.state",
-        "sim/topology",
+        "unit_links pubsub_follows",
     ),
     Mutant(
         "a failover that has lost a fair lock leaves it with a hold that is over",
