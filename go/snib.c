@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "c529bc39e8aee799"
+#define SNIB_BUILD_ID "2e3611eb3a6537ef"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -15961,6 +15961,7 @@ struct snib__node { /* one server */
     bool inherited;    /* it took over names with holds: ask it about them */
     bool idle;         /* it serves nothing any more: do not reconnect */
     uint8_t kind;      /* enum snib__node_kind */
+    uint8_t others;    /* so many more nodes were of no more use than `blamed`, or than this one */
     snib__time ask_at; /* a question about a fixed lease had no answer: ask again; SNIB__NEVER */
     void *way;         /* the driver's */
     /* the address for messages, with the node's role unless it is a server */
@@ -23418,6 +23419,7 @@ static int cluster_begin(struct snib__engine *e)
     e->home = c->member[0].node = snib__node_new(e, SNIB__SERVER, NULL);
     if (!e->home)
         return -1;
+    e->home->others = (uint8_t)(e->config.seeds_n - 1);
     c->n = 1;
     c->member[0].slots = SNIB__SLOTS;
     e->slots = c->gates;
@@ -23667,6 +23669,7 @@ static void cluster_answer(struct snib__engine *e, struct snib__node *node, uint
 {
     struct snib__cluster *c = e->map;
     bool told = reply->type == SNIB__RESP_STRING;
+    e->home->others = 0; /* one of them has answered */
     const char *text = error || told ? snib__resp_text(e->resp, reply) : "";
     if (what == CLUSTER_INFO) {
         const char *epoch = told ? strstr(text, "cluster_current_epoch:") : NULL;
@@ -28402,6 +28405,7 @@ static snib__time snib__node_reply_timeout(const struct snib__engine *e, const s
  * so that a number or a generation can show that a pointer has been reused.
  */
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28591,15 +28595,24 @@ static void snib__op_free(struct snib__engine *e, struct snib__op *op)
     e->free_ops = op;
 }
 
-/* Record which node failed, if there are several; config.where is used if there is no memory. */
+/* Record which node failed, if there are several, and how many others were of no more use; config.where is used if there is
+ * no memory. */
 static void op_note_where(struct snib__engine *e, struct snib__op *op)
 {
     const struct snib__node *node = snib__op_node(op);
     if (e->config.topology == SNIB__SINGLE || snib__outer_is(op->gate) || op->where)
         return;
+    bool silent = op->code == SNIB_ECONNECT || op->code == SNIB_EUNREACHABLE;
+    uint32_t others = silent ? node->others : 0;
+    size_t cap = SNIB__WORDS_MAX;
     node = node->blamed ? node->blamed : node;
-    if (node->where[0] && (op->where = malloc(sizeof node->where)))
-        memcpy(op->where, node->where, sizeof node->where);
+    if ((!node->where[0] && !others) || !(op->where = malloc(cap)))
+        return;
+    const char *where = snib__node_where(e, node);
+    if (others)
+        snprintf(op->where, cap, "%s or %u other%s", where, others, others == 1 ? "" : "s");
+    else
+        snprintf(op->where, cap, "%s", where);
 }
 
 static void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code)
@@ -30732,6 +30745,7 @@ static void sentinels_blame(struct snib__engine *e, const struct snib__node *nod
 {
     struct snib__node *home = e->home;
     home->blamed = node;
+    home->others = 0;
     home->failed = true;
     home->failure = code;
     home->os_error = node && code == node->failure ? node->os_error : 0;
@@ -30746,11 +30760,12 @@ static void sentinels_explain(struct snib__engine *e, snib__time now)
     struct sentinels *map = sentinels_of(e);
     struct sentinel *refused = NULL, *silent = NULL;
     char words[SNIB__WORDS_MAX];
-    uint32_t unknown = 0, refusals = 0;
+    uint32_t unknown = 0, refusals = 0, silences = 0;
     for (uint32_t i = 0; i < map->n; i++) {
         struct sentinel *one = &map->all[i];
         unknown += one->outcome == OUTCOME_UNKNOWN;
         refusals += one->outcome == OUTCOME_REFUSED;
+        silences += one->outcome == OUTCOME_NONE;
         if (one->outcome == OUTCOME_REFUSED)
             refused = one;
         else if (one->outcome == OUTCOME_NONE)
@@ -30767,6 +30782,7 @@ static void sentinels_explain(struct snib__engine *e, snib__time now)
         sentinels_blame(e, refused->node, refused->code, refused->node->words, many, now);
     } else if (silent) {
         sentinels_blame(e, silent->node, silent->node->failure, silent->node->words, false, now);
+        e->home->others = (uint8_t)(silences - 1);
     }
 }
 
@@ -30935,6 +30951,7 @@ static void sentinel_follow(struct snib__engine *e, const struct sentinel *one, 
                          "%s says that the master of \"%.60s\" is %s", one->node->where,
                          e->config.service, snib__address_text(&one->address, where));
         home->blamed = NULL;
+        home->others = 0;
         home->words[0] = 0;
         home->failure = SNIB_EUNREACHABLE;
         snib__node_readdress(e, home, &one->address, now);

@@ -113,6 +113,7 @@ static int cluster_begin(struct snib__engine *e)
     e->home = c->member[0].node = snib__node_new(e, SNIB__SERVER, NULL);
     if (!e->home)
         return -1;
+    e->home->others = (uint8_t)(e->config.seeds_n - 1);
     c->n = 1;
     c->member[0].slots = SNIB__SLOTS;
     e->slots = c->gates;
@@ -362,6 +363,7 @@ static void cluster_answer(struct snib__engine *e, struct snib__node *node, uint
 {
     struct snib__cluster *c = e->map;
     bool told = reply->type == SNIB__RESP_STRING;
+    e->home->others = 0; /* one of them has answered */
     const char *text = error || told ? snib__resp_text(e->resp, reply) : "";
     if (what == CLUSTER_INFO) {
         const char *epoch = told ? strstr(text, "cluster_current_epoch:") : NULL;

@@ -7,6 +7,7 @@
 #include "engine/ask.h"
 #include "engine/internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -196,15 +197,24 @@ void snib__op_free(struct snib__engine *e, struct snib__op *op)
     e->free_ops = op;
 }
 
-/* Record which node failed, if there are several; config.where is used if there is no memory. */
+/* Record which node failed, if there are several, and how many others were of no more use; config.where is used if there is
+ * no memory. */
 static void op_note_where(struct snib__engine *e, struct snib__op *op)
 {
     const struct snib__node *node = snib__op_node(op);
     if (e->config.topology == SNIB__SINGLE || snib__outer_is(op->gate) || op->where)
         return;
+    bool silent = op->code == SNIB_ECONNECT || op->code == SNIB_EUNREACHABLE;
+    uint32_t others = silent ? node->others : 0;
+    size_t cap = SNIB__WORDS_MAX;
     node = node->blamed ? node->blamed : node;
-    if (node->where[0] && (op->where = malloc(sizeof node->where)))
-        memcpy(op->where, node->where, sizeof node->where);
+    if ((!node->where[0] && !others) || !(op->where = malloc(cap)))
+        return;
+    const char *where = snib__node_where(e, node);
+    if (others)
+        snprintf(op->where, cap, "%s or %u other%s", where, others, others == 1 ? "" : "s");
+    else
+        snprintf(op->where, cap, "%s", where);
 }
 
 void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code)

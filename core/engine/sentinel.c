@@ -252,6 +252,7 @@ static void sentinels_blame(struct snib__engine *e, const struct snib__node *nod
 {
     struct snib__node *home = e->home;
     home->blamed = node;
+    home->others = 0;
     home->failed = true;
     home->failure = code;
     home->os_error = node && code == node->failure ? node->os_error : 0;
@@ -266,11 +267,12 @@ static void sentinels_explain(struct snib__engine *e, snib__time now)
     struct sentinels *map = sentinels_of(e);
     struct sentinel *refused = NULL, *silent = NULL;
     char words[SNIB__WORDS_MAX];
-    uint32_t unknown = 0, refusals = 0;
+    uint32_t unknown = 0, refusals = 0, silences = 0;
     for (uint32_t i = 0; i < map->n; i++) {
         struct sentinel *one = &map->all[i];
         unknown += one->outcome == OUTCOME_UNKNOWN;
         refusals += one->outcome == OUTCOME_REFUSED;
+        silences += one->outcome == OUTCOME_NONE;
         if (one->outcome == OUTCOME_REFUSED)
             refused = one;
         else if (one->outcome == OUTCOME_NONE)
@@ -287,6 +289,7 @@ static void sentinels_explain(struct snib__engine *e, snib__time now)
         sentinels_blame(e, refused->node, refused->code, refused->node->words, many, now);
     } else if (silent) {
         sentinels_blame(e, silent->node, silent->node->failure, silent->node->words, false, now);
+        e->home->others = (uint8_t)(silences - 1);
     }
 }
 
@@ -455,6 +458,7 @@ static void sentinel_follow(struct snib__engine *e, const struct sentinel *one, 
                          "%s says that the master of \"%.60s\" is %s", one->node->where,
                          e->config.service, snib__address_text(&one->address, where));
         home->blamed = NULL;
+        home->others = 0;
         home->words[0] = 0;
         home->failure = SNIB_EUNREACHABLE;
         snib__node_readdress(e, home, &one->address, now);

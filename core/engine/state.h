@@ -259,6 +259,7 @@ struct snib__node { /* one server */
     bool inherited;    /* it took over names with holds: ask it about them */
     bool idle;         /* it serves nothing any more: do not reconnect */
     uint8_t kind;      /* enum snib__node_kind */
+    uint8_t others;    /* so many more nodes were of no more use than `blamed`, or than this one */
     snib__time ask_at; /* a question about a fixed lease had no answer: ask again; SNIB__NEVER */
     void *way;         /* the driver's */
     /* the address for messages, with the node's role unless it is a server */

@@ -5,7 +5,7 @@
  * network namespace, where that is permitted.
  *
  * How soon the client finds out is only bounded here.  It is judged closely in virtual time: a silent reply in
- * tests/unit/doubt.c (reply_timeout_knows_the_lease), silent messages in tests/unit/links.c (idle_subscription_is_pinged),
+ * tests/unit/doubt.c (reply_timeout_knows_the_lease), silent messages in tests/unit/listening.c (idle_subscription_is_pinged),
  * dead addresses and resolvers in tests/driver (two_addresses, hanging_lookup), and the end of holds by the simulator.
  */
 #define _GNU_SOURCE

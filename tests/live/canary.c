@@ -4,6 +4,7 @@
  * The test stores it only in disguised form, and searches all memory that the process can write.
  * Code that needs the real one, such as the server's administrator, runs in a child process. */
 #define _GNU_SOURCE
+#include "../support/deployment.h"
 #include "../support/disguise.h"
 
 #include <dirent.h>
@@ -413,6 +414,67 @@ static void peers_that_are_no_server(void **state)
     }
 }
 
+/* ---- The password of the sentinels --------------------------------------------------------------- */
+
+static struct deployment watched;
+
+static void be_their_user(const char *canary)
+{
+    for (int nth = 0; nth < SENTINELS; nth++) {
+        redisContext *admin = redisConnectUnix(sentinels_sentinel(&watched, nth)->socket);
+        redisReply *reply =
+            redisCommand(admin, "ACL SETUSER watcher reset on >%s &* +@all", canary);
+        if (!reply || reply->type == REDIS_REPLY_ERROR)
+            _exit(1);
+    }
+}
+
+static snib_client *follow_by(enum way way)
+{
+    char canary[65], text[600];
+    snib_client_options options;
+    snib_client *client = NULL;
+    snib_client_options_init(&options, sizeof options);
+    options.patience_ms = options.connect_timeout_ms = options.reply_timeout_ms = LONG_MS;
+    disguise_reveal(&password, canary);
+    options.sentinel_password = way == BY_OPTION ? canary : NULL;
+    snprintf(text, sizeof text, "%s?sentinel_username=watcher%s%s", watched.url,
+             way == BY_URL ? "&sentinel_password=" : "", way == BY_URL ? canary : "");
+    EXPECT(snib_client_open(text, &options, &client, err), SNIB_OK);
+    explicit_bzero(canary, sizeof canary);
+    explicit_bzero(text, sizeof text);
+    return client;
+}
+
+static long long end_their_users(void)
+{
+    long long ended = 0;
+    for (int nth = 0; nth < SENTINELS; nth++)
+        ended += node_integer(sentinels_sentinel(&watched, nth), "CLIENT KILL USER watcher");
+    return ended;
+}
+
+/* Refused, then accepted again and again. */
+static void password_of_sentinels(void **state)
+{
+    (void)state;
+    sentinels_start(&watched, NULL);
+    for (int known = 0; known < 2; known++) {
+        if (known)
+            in_child(be_their_user);
+        for (enum way way = BY_OPTION; way <= BY_URL; way++) {
+            snib_client *client = follow_by(way);
+            EXPECT(snib_client_ping(client, -1, err), known ? SNIB_OK : SNIB_EAUTH);
+            long long ended = 0;
+            AWAIT(!known || (ended += end_their_users()) >= 4, LONG_MS);
+            expect_between_logins(1);
+            snib_client_free(client);
+            expect_gone();
+        }
+    }
+    deployment_end(&watched);
+}
+
 /* ---- A core file --------------------------------------------------------------------------------- */
 
 /* What a core file must have, or the search has not found what there was. */
@@ -519,17 +581,12 @@ static int world_free(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(search_finds),
-        cmocka_unit_test(good_logins),
-        cmocka_unit_test(refused_logins),
-        cmocka_unit_test(silent_server),
-        cmocka_unit_test(bad_files),
-        cmocka_unit_test(functions_that_fail),
-        cmocka_unit_test(bad_urls),
-        cmocka_unit_test(peers_that_are_no_server),
-        cmocka_unit_test(key_passwords),
-        cmocka_unit_test(core_file),
-        cmocka_unit_test(server_that_repeats),
+        cmocka_unit_test(search_finds),   cmocka_unit_test(good_logins),
+        cmocka_unit_test(refused_logins), cmocka_unit_test(silent_server),
+        cmocka_unit_test(bad_files),      cmocka_unit_test(functions_that_fail),
+        cmocka_unit_test(bad_urls),       cmocka_unit_test(peers_that_are_no_server),
+        cmocka_unit_test(key_passwords),  cmocka_unit_test(password_of_sentinels),
+        cmocka_unit_test(core_file),      cmocka_unit_test(server_that_repeats),
     };
     if (getenv(CHILD))
         return die_after_logins(getenv(CHILD));

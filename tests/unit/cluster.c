@@ -448,6 +448,19 @@ static void slot_that_no_node_serves(void **state)
     }
 }
 
+/* None of the URL's addresses answers: the error names one, and says how many more there are. */
+static void seeds_that_are_all_down(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-16383");
+    peers[0].down = peers[1].down = true;
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+    pass(engine, now + 10 * SECOND);
+    assert_true(op->done && op->code == SNIB_ECONNECT);
+    assert_string_equal(op->where, "the server or 1 other");
+    snib__engine_free(engine);
+}
+
 /* Two nodes are asked at once: each map has the epoch of the node that sent it. */
 static void maps_have_their_own_epochs(void **state)
 {
@@ -568,6 +581,7 @@ int main(void)
         cmocka_unit_test(moved_brings_a_node_back),
         cmocka_unit_test(empty_map_takes_nothing),
         cmocka_unit_test(slot_that_no_node_serves),
+        cmocka_unit_test(seeds_that_are_all_down),
         cmocka_unit_test(maps_have_their_own_epochs),
         cmocka_unit_test(servers_that_are_no_cluster),
         cmocka_unit_test(list_goes_on_elsewhere),

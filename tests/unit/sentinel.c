@@ -115,6 +115,7 @@ static void no_sentinel_answers(void **state)
     assert_int_equal(op->code, SNIB_ECONNECT);
     assert_int_equal(op->os_error, ECONNREFUSED);
     assert_true(op->where && strncmp(op->where, "sentinel s", 10) == 0);
+    assert_non_null(strstr(op->where, " or 2 others"));
     int connects = 0;
     for (int i = 0; i < 3; i++)
         connects += peers[i].connects;

@@ -57,7 +57,7 @@ MUTANTS = [
         "engine/chan.c",
         "reply[0].type != SNIB__RESP_ERROR && !pong) link->soiled = true;",
         "reply[0].type != SNIB__RESP_ERROR && !pong) link->soiled = false;",
-        "unit_links",
+        "unit_listening",
     ),
     Mutant(
         "what is left on a connection without a number is not told",
@@ -190,7 +190,7 @@ MUTANTS = [
         "engine/chan.c",
         'if (ep->wanted && snib__chan_say(ep->node, "PING", NULL, 0) == 0)',
         'if (false && snib__chan_say(ep->node, "PING", NULL, 0) == 0)',
-        "unit_links",
+        "unit_listening",
     ),
     Mutant(
         "a subscription is owed nothing",
@@ -199,7 +199,7 @@ MUTANTS = [
         "        return true;",
         "    if (ep->owed > 100000)\n"
         "        return true;",
-        "unit_links",
+        "unit_listening",
     ),
     Mutant(
         "a password stands in an error",
@@ -282,21 +282,21 @@ MUTANTS = [
         "engine/chan.c",
         "reply[0].type == SNIB__RESP_ERROR && !pong",
         "reply[0].type == SNIB__RESP_ERROR",
-        "unit_links",
+        "unit_listening",
     ),
     Mutant(
         "the table of subscriptions forgets when it grows",
         "engine/chan.c",
         "next = chan->next; chan->next = chans[chan->hash & (cap - 1)];",
         "next = chan->next; chan->next = NULL;",
-        "unit_links",
+        "unit_listening",
     ),
     Mutant(
         "a subscription wakes one of the locks that it serves",
         "engine/chan.c",
         "else if (waitq->head) snib__waitq_try(e, waitq, now);",
         "else if (waitq->head) { snib__waitq_try(e, waitq, now); break; }",
-        "unit_links",
+        "unit_listening",
     ),
     Mutant(
         "the pauses between attempts to connect stay long",

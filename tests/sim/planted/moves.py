@@ -36,7 +36,7 @@ MUTANTS = [
         "engine/node.c",
         "ear->next_try = ear->next_try < now ? ear->next_try : now;",
         "",
-        "unit_links pubsub_is_back",
+        "unit_listening pubsub_is_back",
     ),
     Mutant(
         "a failover that has been found leaves the next one to be looked for slowly",
@@ -443,7 +443,7 @@ MUTANTS = [
         "engine/node.c",
         "if ((other || replaced) && (ear->conn.state",
         "if (other && (ear->conn.state",
-        "unit_links pubsub_follows",
+        "unit_listening pubsub_follows",
     ),
     Mutant(
         "a failover that has lost a fair lock leaves it with a hold that is over",
