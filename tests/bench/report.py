@@ -7,7 +7,7 @@ import platform
 import subprocess
 import sys
 import textwrap
-from datetime import date
+from collections import Counter
 from pathlib import Path
 from statistics import median
 
@@ -228,14 +228,13 @@ of its holders is shared by all processes and watched: had it ever exceeded one,
 no figures.  *Others took* says how much of the machine went to processes outside the benchmark,
 where that was not negligible and no server came or went.
 
-| | |
-|---|---|
+{columns}
 {facts}
 
-{picture}{tally}.
+{picture}{tally}.{there}
 
-| workload | figure | target | median | lowest - highest | |
-|---|---|---|---|---|---|
+| workload | figure | target | median | lowest - highest | |{head}
+|---|---|---|---|---|---|{rule}
 {targets}
 
 {missing}{notes}## Absolute figures
@@ -249,6 +248,11 @@ microseconds are CPU time a pair, of all servers together.
 """
 
 
+BESIDE = """
+
+*Beside* are the medians of a run on another machine, of {day}, with {tally}."""
+
+
 def _missing(rows: list[dict]) -> str:
     lines = [f"* {row['title']}: {'; '.join(row['missing'])}" for row in rows if row["missing"]]
     return "\n".join(["What is missing, and why:", "", *lines, "", ""]) if lines else ""
@@ -260,16 +264,51 @@ def _notes(rows: list[dict]) -> str:
     return "\n".join(["How it was measured:", "", *lines, "", ""]) if lines else ""
 
 
-def _targets(row: dict, rounds: int) -> list[str]:
+def _targets(row: dict, rounds: int, there: list[str] | None) -> list[str]:
     manner = ["pinned"] * row["pinned"]
     manner += [_times(row["rounds"])] * (row["rounds"] != rounds)
     manner += [f"others took {row['others']:.0%}"] * (row["others"] > QUIET)
     title = row["title"] + "".join(f", *{word}*" for word in manner)
     titles = [title] + [""] * len(row["checks"])
-    return [
-        f"| {' | '.join([title, *cells])} |"
-        for title, cells in zip(titles, _lines(row), strict=False)
-    ]
+    lines = [[title, *cells] for title, cells in zip(titles, _lines(row), strict=False)]
+    if there is not None:
+        lines = [[*cells, text] for cells, text in zip(lines, there, strict=True)]
+    return [f"| {' | '.join(cells)} |" for cells in lines]
+
+
+# ---- Another machine -----------------------------------------------------------------------------
+
+
+def _named(checks: list[dict]) -> dict[tuple[str, int], dict]:
+    """By what they say; several of a row may say the same, and are counted."""
+    named: dict[tuple[str, int], dict] = {}
+    seen: Counter[str] = Counter()
+    for check in checks:
+        what = _what(check)
+        named[what, seen[what]] = check
+        seen[what] += 1
+    return named
+
+
+def _elsewhere(beside: dict, row: dict) -> list[str]:
+    """What the row's figures came to on the other machine: medians and verdicts."""
+    others = [_named(other["checks"]) for other in beside["rows"] if other["name"] == row["name"]]
+    texts = []
+    for key in _named(row["checks"]):
+        check = others[0].get(key) if others else None
+        texts.append(f"{_figures(check)[0]} {check['verdict']}".strip() if check else "")
+    return texts
+
+
+def _facts(here: dict[str, str], there: dict[str, str] | None) -> str:
+    """A line for each; the other machine's beside, where they are others."""
+    lines = []
+    for name, value in here.items():
+        cells = [name, value]
+        if there is not None:
+            cells.append("the same" if there.get(name) == value else there.get(name, ""))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def _absolute(row: dict) -> list[str]:
@@ -281,14 +320,23 @@ def _absolute(row: dict) -> list[str]:
 
 
 def markdown(result: dict, picture: str | None) -> str:
-    rows = result["rows"]
+    rows, beside = result["rows"], result.get("beside")
+    elsewhere = [_elsewhere(beside, row) if beside else None for row in rows]
     return PAGE.format(
         command=result["command"],
-        day=date.today().isoformat(),
-        facts="\n".join(f"| {name} | {value} |" for name, value in result["machine"].items()),
+        day=result["day"],
+        facts=_facts(result["machine"], beside and beside["machine"]),
+        columns="| | | beside |\n|---|---|---|" if beside else "| | |\n|---|---|",
         picture=f"![ratios to the targets]({picture})\n\n" if picture else "",
         tally=tally(rows),
-        targets="\n".join(line for row in rows for line in _targets(row, result["rounds"])),
+        there=BESIDE.format(day=beside["day"], tally=tally(beside["rows"]).partition(";")[0]) if beside else "",
+        head=" beside |" if beside else "",
+        rule="---|" if beside else "",
+        targets="\n".join(
+            line
+            for row, there in zip(rows, elsewhere, strict=True)
+            for line in _targets(row, result["rounds"], there)
+        ),
         missing=_missing(rows),
         notes=_notes(rows),
         absolute="\n".join(line for row in rows for line in _absolute(row)),

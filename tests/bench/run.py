@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from contextlib import nullcontext
+from datetime import date
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -148,6 +149,19 @@ def folder(text: str) -> Path:
     return Path(text)
 
 
+def figures(text: str) -> dict:
+    """What --json wrote."""
+    try:
+        found = json.loads(Path(text).read_text())
+    except OSError as problem:
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be read: {problem.strerror}") from None
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not {"command", "day", "machine", "rounds", "rows"} <= set(found):
+        raise argparse.ArgumentTypeError(f"{text!r} has no figures that --json has written")
+    return found
+
+
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__, allow_abbrev=False)
     parser.add_argument(
@@ -169,6 +183,19 @@ def parse() -> argparse.Namespace:
         "--markdown", type=writable, metavar="FILE", help="write the documentation's page"
     )
     parser.add_argument("--plot", type=writable, metavar="FILE", help="draw the figures (SVG)")
+    parser.add_argument(
+        "--beside",
+        type=figures,
+        metavar="FILE",
+        help="figures that --json wrote on another machine, to show beside these",
+    )
+    parser.add_argument(
+        "--from",
+        dest="again",
+        type=figures,
+        metavar="FILE",
+        help="run nothing: write the page and the drawing of the figures in FILE",
+    )
     build = Path(os.environ.get("SNIB_BUILD", ROOT / "build")) / "bench"
     parser.add_argument("--build", type=folder, default=build, metavar="FOLDER")
     options = parser.parse_args()
@@ -192,15 +219,15 @@ def all_rows(quick: bool) -> list[Row]:
 
 
 def write_outputs(options: argparse.Namespace, result: dict, builder: Builder) -> None:
-    figures = options.json or builder.folder / "results.json"
-    figures.write_text(json.dumps(result, indent=1) + "\n")
+    kept = options.json or builder.folder / "results.json"
+    kept.write_text(json.dumps(result, indent=1) + "\n")
     if options.markdown:
         picture = options.plot and os.path.relpath(options.plot, options.markdown.parent)
         options.markdown.write_text(report.markdown(result, picture))
     if options.plot:  # last: it needs a package that may be unavailable
-        plotter = [builder.plotter(), Path(__file__).with_name("plot.py"), figures, options.plot]
+        plotter = [builder.plotter(), Path(__file__).with_name("plot.py"), kept, options.plot]
         if subprocess.run([str(word) for word in plotter]).returncode != 0:
-            raise Missing(f"{options.plot} could not be drawn; the figures are in {figures}")
+            raise Missing(f"{options.plot} could not be drawn; the figures are in {kept}")
 
 
 def run(options: argparse.Namespace, builder: Builder, folder: Path) -> dict:
@@ -218,6 +245,7 @@ def run(options: argparse.Namespace, builder: Builder, folder: Path) -> dict:
         server.stop()
     return {
         "command": command_line(options),
+        "day": date.today().isoformat(),
         "machine": facts,
         "rounds": options.rounds,
         "rows": results,
@@ -235,7 +263,9 @@ def main() -> int:
     builder = Builder(options.build.resolve())
     with tempfile.TemporaryDirectory(prefix="snib-bench-") as name:
         try:
-            result = run(options, builder, Path(name))
+            result = options.again or run(options, builder, Path(name))
+            if options.beside:
+                result["beside"] = options.beside
             print(f"\n{report.tally(result['rows'])}")
             write_outputs(options, result, builder)
         except Missing as problem:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -70,6 +71,9 @@ def test_list(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
         (["--markdown", "FOLDER/none/page.md"], "there is not a folder"),
         (["--plot", "FOLDER/none/plot.svg"], "there is not a folder"),
         (["--build", "FOLDER/file"], "is not a folder"),
+        (["--beside", "FOLDER/none.json"], "cannot be read: No such file or directory"),
+        (["--beside", "FOLDER/file"], "has no figures that --json has written"),
+        (["--from", "FOLDER"], "cannot be read: Is a directory"),
         (["--quic"], "unrecognized arguments: --quic"),
         (["c1"], "unrecognized arguments: c1"),
     ],
@@ -136,8 +140,8 @@ ROW = Row(
 def page(row: Row, rounds: list[dict[str, Sample]], missing: dict[str, str], asked: int = 2) -> str:
     result = report.row_result(row, rounds, missing) | {"wakes": {}}
     facts = {"machine": "this one"}
-    whole = {"command": "./dev bench", "machine": facts, "rounds": asked, "rows": [result]}
-    return report.markdown(whole, None)
+    whole = {"command": "./dev bench", "day": "2026-01-02", "machine": facts, "rounds": asked}
+    return report.markdown(whole | {"rows": [result]}, None)
 
 
 def test_page() -> None:
@@ -195,3 +199,27 @@ def test_overtaking_is_seen() -> None:
     for grants, inversions in ((first, 0), (last, 1)):
         fairness = follow(sum([*waits, *grants], []), "x")
         assert (fairness.grants, fairness.inversions) == (2, inversions)
+
+
+def test_page_with_another_machine(bench: Bench, tmp_path: Path) -> None:
+    """An earlier run's page, with the figures of another machine; a row that it does not have is left empty."""
+
+    def figures(rate: float, machine: dict[str, str], *names: str) -> dict:
+        rounds = [{"snib": sample(rate), "one": sample(100), "other": sample(150)}]
+        rows = [report.row_result(ROW, rounds, {}) | {"name": name, "title": name} for name in names]
+        whole = {"command": "./dev bench", "day": "2026-01-02", "machine": machine, "rounds": 1}
+        return whole | {"rows": rows}
+
+    here = figures(300, {"machine": "this one", "core": "a"}, "both", "alone")
+    there = figures(150, {"machine": "that one", "core": "a"}, "both")
+    (tmp_path / "here").write_text(json.dumps(here))
+    (tmp_path / "there").write_text(json.dumps(there | {"day": "2025-03-04"}))
+    (tmp_path / "build").mkdir()
+    words = ["--from", "here", "--beside", "there", "--markdown", "page", "--build", "build"]
+    assert bench(*(word if word.startswith("--") else tmp_path / word for word in words)) == 0
+    text = (tmp_path / "page").read_text()
+    assert "by `./dev bench` on 2026-01-02" in text
+    assert "| machine | this one | that one |\n| core | a | the same |\n" in text
+    assert "of 2025-03-04, with 0 of 2 targets reached." in text
+    assert "| both | throughput against the best | >= 1.5 x | 2.00 x | 2.00 - 2.00 | reached | 1.00 x missed |" in text
+    assert "| alone | throughput against the best | >= 1.5 x | 2.00 x | 2.00 - 2.00 | reached |  |" in text
