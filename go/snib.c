@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "2e3611eb3a6537ef"
+#define SNIB_BUILD_ID "2a982c214fbab240"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -2271,6 +2271,8 @@ struct snib__config {
 
 static struct snib__engine *snib__engine_new(const struct snib__config *config);
 static const char *snib__engine_where(const struct snib__engine *engine); /* constant */
+/* Why there is no connection: the system's words, or the code's. */
+static const char *snib__engine_why(int32_t code, int os_error);
 static void snib__engine_free(struct snib__engine *engine);
 
 /* ---- driver ---- */
@@ -10457,7 +10459,7 @@ static const char *say_cause(const struct snib__told *told)
     if (say_explained(told->cause, told))
         return told->words;
     if (told->os_error)
-        return strerror(told->os_error);
+        return snib__engine_why(told->cause, told->os_error);
     return told->cause && told->cause != SNIB_EUNREACHABLE ? snib_code_text(told->cause) : NULL;
 }
 
@@ -10563,7 +10565,10 @@ static void say_what(struct saying *s, const struct snib__gate *gate, const char
         say_part(s, where);
         say_add(s, " is a read-only replica; connect to its master");
     } else if (told->code <= SNIB_ERESOLVE && told->code > SNIB_ECLOSED) {
-        say_part(s, say_explained(told->code, told) ? told->words : snib_code_text(told->code));
+        say_part(s, say_explained(told->code, told)
+                        ? told->words
+                        : snib__engine_why(told->code,
+                                           told->code == SNIB_ERESOLVE ? told->os_error : 0));
         say_add(s, " (");
         say_part(s, where);
         say_add(s, ")");
@@ -24514,6 +24519,7 @@ static void snib__durable_down(struct snib__engine *e, struct snib__link *link, 
 /* engine.c - the engine as a whole: creation, time, close, statistics. */
 
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24606,6 +24612,13 @@ static bool snib__engine_busy(const struct snib__engine *e)
 static const char *snib__engine_where(const struct snib__engine *e)
 {
     return e->config.where ? e->config.where : "the server";
+}
+
+static const char *snib__engine_why(int32_t code, int os_error)
+{
+    if (code == SNIB_ERESOLVE && os_error == ETIMEDOUT)
+        return "the lookup of the host name had no answer in time; check the name service";
+    return os_error ? strerror(os_error) : snib_code_text(code);
 }
 
 static void snib__engine_tick(struct snib__engine *e, snib__time now)
@@ -28009,9 +28022,9 @@ static void node_tell_failure(struct snib__engine *e, struct snib__node *node,
     node->told_os_error = os_error;
     node->told_at = now;
     snib__engine_log(e, SNIB_LOG_WARNING, "no connection to %s: %s", snib__node_where(e, node),
-                     snib__node_explained(code) && conn->words[0] ? conn->words
-                     : os_error                                   ? strerror(os_error)
-                                                                  : snib_code_text(code));
+                     snib__node_explained(code) && conn->words[0]
+                         ? conn->words
+                         : snib__engine_why(code, os_error));
 }
 
 /* ---- what a former server says ---- */

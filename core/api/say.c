@@ -44,7 +44,7 @@ static const char *say_cause(const struct snib__told *told)
     if (say_explained(told->cause, told))
         return told->words;
     if (told->os_error)
-        return strerror(told->os_error);
+        return snib__engine_why(told->cause, told->os_error);
     return told->cause && told->cause != SNIB_EUNREACHABLE ? snib_code_text(told->cause) : NULL;
 }
 
@@ -150,7 +150,10 @@ static void say_what(struct saying *s, const struct snib__gate *gate, const char
         say_part(s, where);
         say_add(s, " is a read-only replica; connect to its master");
     } else if (told->code <= SNIB_ERESOLVE && told->code > SNIB_ECLOSED) {
-        say_part(s, say_explained(told->code, told) ? told->words : snib_code_text(told->code));
+        say_part(s, say_explained(told->code, told)
+                        ? told->words
+                        : snib__engine_why(told->code,
+                                           told->code == SNIB_ERESOLVE ? told->os_error : 0));
         say_add(s, " (");
         say_part(s, where);
         say_add(s, ")");

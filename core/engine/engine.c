@@ -5,6 +5,7 @@
 #include "engine/internal.h"
 #include "net/text.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,6 +98,13 @@ bool snib__engine_busy(const struct snib__engine *e)
 const char *snib__engine_where(const struct snib__engine *e)
 {
     return e->config.where ? e->config.where : "the server";
+}
+
+const char *snib__engine_why(int32_t code, int os_error)
+{
+    if (code == SNIB_ERESOLVE && os_error == ETIMEDOUT)
+        return "the lookup of the host name had no answer in time; check the name service";
+    return os_error ? strerror(os_error) : snib_code_text(code);
 }
 
 void snib__engine_tick(struct snib__engine *e, snib__time now)

@@ -73,6 +73,8 @@ struct snib__config {
 
 struct snib__engine *snib__engine_new(const struct snib__config *config);
 const char *snib__engine_where(const struct snib__engine *engine); /* constant */
+/* Why there is no connection: the system's words, or the code's. */
+const char *snib__engine_why(int32_t code, int os_error);
 void snib__engine_free(struct snib__engine *engine);
 
 /* ---- driver ---- */

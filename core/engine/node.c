@@ -222,9 +222,9 @@ static void node_tell_failure(struct snib__engine *e, struct snib__node *node,
     node->told_os_error = os_error;
     node->told_at = now;
     snib__engine_log(e, SNIB_LOG_WARNING, "no connection to %s: %s", snib__node_where(e, node),
-                     snib__node_explained(code) && conn->words[0] ? conn->words
-                     : os_error                                   ? strerror(os_error)
-                                                                  : snib_code_text(code));
+                     snib__node_explained(code) && conn->words[0]
+                         ? conn->words
+                         : snib__engine_why(code, os_error));
 }
 
 /* ---- what a former server says ---- */
