@@ -60,6 +60,16 @@ case $told in
 *) fail "static: $told" ;;
 esac
 
+# OpenSSL is looked for when TLS is used: where it cannot be loaded, that is said, and all else works.
+mkdir "$work/none"
+: >"$work/none/libcrypto.so.3"
+told=$(LD_LIBRARY_PATH="$work/none" ./program rediss://127.0.0.1:1 2>&1) || fail "no OpenSSL: TLS ends the program: $told"
+case $told in
+*"TLS needs OpenSSL 3 (libssl.so.3), which could not be loaded"*) ;;
+*) fail "no OpenSSL: $told" ;;
+esac
+test "$(LD_LIBRARY_PATH="$work/none" ./program)" = "$core" || fail "no OpenSSL: nothing works"
+
 # The layout of https://go.dev/ref/mod#goproxy-protocol in a folder.
 proxy=$work/proxy/$module/@v
 mkdir -p "$proxy" "$work/zip/$module@$version"
@@ -100,4 +110,4 @@ grep -q 'undefined: snib_runs_on_Linux_only' darwin.log || {
 }
 test "$(grep -c undefined darwin.log)" = 1 || { cat darwin.log; fail "more than one complaint"; }
 
-echo "outside: replace, proxy, vendor, race, leaks, static, no cgo and no Linux: core $core"
+echo "outside: replace, proxy, vendor, race, leaks, static, no OpenSSL, no cgo and no Linux: core $core"

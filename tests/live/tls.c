@@ -224,6 +224,42 @@ static void renewed_on_disk(void **state)
     snib_client_free(client);
 }
 
+/* A file takes the place of another in one step, as whoever renews certificates has to. */
+static void replace(const char *from, const char *to)
+{
+    char command[512];
+    const char *c = server_certs();
+    snprintf(command, sizeof command, "cp %s/%s %s/%s.new && mv %s/%s.new %s/%s", c, from, c, to, c,
+             to, c, to);
+    assert_int_equal(system(command), 0);
+}
+
+/* The client's own certificate and key are read at each connect, too. */
+static void own_renewed_on_disk(void **state)
+{
+    (void)state;
+    server_do(&server, "CONFIG SET tls-auth-clients yes");
+    replace("client.crt", "mine.crt");
+    replace("client.key", "mine.key");
+    struct haste patient = {.lease_ms = 60000};
+    const char *url = url_with("tls_ca=%s/ca.crt&tls_cert=%s/mine.crt&tls_key=%s/mine.key");
+    snib_client *client = open_hasty(url, LONG_MS, patient);
+    snib_hold *hold = must_acquire(must_lock(client, "x"), LONG_MS), *none;
+    replace("stranger.crt", "mine.crt");
+    replace("stranger.key", "mine.key");
+    server_do(&server, "CLIENT KILL TYPE normal SKIPME yes");
+    AWAIT(snib_hold_state(hold, NULL) != SNIB_HOLD_VALID, LONG_MS);
+    EXPECT(snib_lock_acquire(must_lock(client, "y"), 0, -1, &none, err), SNIB_ETLS);
+    replace("again.crt", "mine.crt"); /* another key, of the CA that the server trusts */
+    replace("again.key", "mine.key");
+    AWAIT(snib_client_ping(client, -1, NULL) == SNIB_OK, LONG_MS);
+    must_release(must_acquire(must_lock(client, "y"), LONG_MS));
+    must_be_valid(hold, LONG_MS);
+    must_release(hold);
+    snib_client_free(client);
+    server_do(&server, "CONFIG SET tls-auth-clients no");
+}
+
 /* Another server is in the place of the one that was trusted: nothing is sent to it, what needs a server is told why, and the
  * hold lives on until its deadline, and beyond if the right one is back by then. */
 static void certificate_that_turns_bad(void **state)
@@ -810,6 +846,7 @@ int main(void)
         TEST(accepted),
         TEST(insecure_is_told),
         TEST(renewed_on_disk),
+        TEST(own_renewed_on_disk),
         TEST(certificate_that_turns_bad),
         WAY_TEST(peers),
         WAY_TEST(mute_peer),

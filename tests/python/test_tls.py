@@ -186,6 +186,20 @@ class Postgres:
 
 
 @pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
+def test_the_module_has_its_own_openssl() -> None:
+    """Neither does it ask for the system's, nor does it show the one that it brings to anybody else in the process."""
+    if not shutil.which("readelf"):
+        pytest.skip("needs readelf")
+    told = [
+        subprocess.run(["readelf", "--wide", what, snib._core.__file__], capture_output=True, text=True, check=True).stdout
+        for what in ("--dynamic", "--dyn-syms")
+    ]
+    needed = [line.rpartition("[")[2] for line in told[0].splitlines() if "(NEEDED)" in line]
+    assert needed and not [name for name in needed if name.startswith(("libssl", "libcrypto"))], needed
+    symbols = [line.split() for line in told[1].splitlines() if line.split()[3:4] in (["FUNC"], ["OBJECT"])]
+    assert [words[7] for words in symbols if words[6] != "UND"] == ["PyInit__core"]
+
+
 def test_four_in_one_process(port: int, certs: Path) -> None:
     psycopg = pytest.importorskip("psycopg")
     pytest.importorskip("cryptography")
