@@ -788,10 +788,11 @@ SNIB_API int snib_client_set_label(snib_client *client, const char *label, snib_
  * stays.  Permits and semaphores are deleted with their count; a latch opens.  Token counters stay.
  *
  * A holder that uses Snib learns of it at its next renewal; one with a fixed lease, which is not renewed, at its release
- * or its deadline.  Data of another type under the name is never deleted.
+ * or its deadline.  Data of another type under the name is never deleted, nor is a string without a time to live as a
+ * plain lock: nothing tells it from other data.
  *
  * Blocks   for at most the client's patience.
- * Returns  SNIB_OK: deleted; SNIB_NOT_HELD: there was nothing; SNIB_EWRONGTYPE: the name has data of another type;
+ * Returns  SNIB_OK: deleted; SNIB_NOT_HELD: there was nothing; SNIB_EWRONGTYPE: what is there is not deleted;
  *          SNIB_ENOTSUP: a multi or quorum lock; or an error.
  */
 SNIB_API int snib_lock_force_release(snib_lock *lock, snib_error *err);

@@ -278,6 +278,14 @@ class Kinds(CommandCase):
             self.assertEqual(done.returncode, SERVER, done)
             self.assertEqual(self.server("LRANGE", "a", 0, -1), ["data"])
 
+    def test_release_of_a_string_without_a_time_to_live(self):
+        # It may be redis-py's, of a program that has died, or any data; docs/migrating.md says what to do.
+        self.server("SET", "a", "token")
+        for option in ((), ("--plain",)):
+            done = self.snib("release", "--force", *option, "a")
+            self.assertEqual(done.returncode, SERVER, done)
+            self.assertEqual(self.server("GET", "a"), "token")
+
 
 if __name__ == "__main__":
     unittest.main()
