@@ -174,9 +174,9 @@ class Options:
 {chr(10).join(rows)}
 
     credentials: a function without arguments, called at each connect on a separate thread, which
-    returns a snib.Credentials or a password; instead of a password.  It may take up to
-    connect_timeout.  What it raises is logged, and shown in errors as
-    CredentialsError; the attempt is repeated.  It should not keep a reference to the client.
+    returns a snib.Credentials or a password; instead of a password.  It may be slow; an answer that
+    takes longer than connect_timeout serves the next attempt.  What it raises is logged, and shown in
+    errors as CredentialsError; the attempt is repeated.  It should not keep a reference to the client.
     """
 
     def __init__(

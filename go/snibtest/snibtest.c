@@ -4001,7 +4001,8 @@ const command model__value_commands[] = {
  *             inherited from the parent process returns an error and never touches freed memory.
  * Results     0 is success, positive codes are expected outcomes, negative codes are errors.
  *             snib_code_is() says what a program may conclude from a code.
- * Outputs     are written only on success, `err` on any other result.  `err` may be NULL.
+ * Outputs     are written only on success, unless a function's description says otherwise, and `err` on any other
+ *             result.  `err` may be NULL.
  * Strings     passed with a length need no terminator and are copied before the call returns.
  * Times       are in milliseconds.  A wait of -1 has no limit, 0 means one attempt.  A wait that is shorter than
  *             a round trip ends with the reply to its first attempt, but try_timeout_ms after it began at the
@@ -4397,7 +4398,7 @@ SNIB_API int snib_client_stats(snib_client *client, snib_client_stats_data *out,
  *
  * Call with *cursor = 0 first, and then again with the new value until it is 0.  A name can appear twice.
  *
- * pattern  as in Redis's SCAN (*, ?, [a-z]); length 0 means all.
+ * pattern  as in Redis's SCAN (*, ?, [a-z]), at most 1024 bytes; length 0 means all.
  * buffer   receives *out_count names, each ended by a NUL, in *out_used bytes; cap is at least 65536.  Invalid UTF-8
  *          and control characters, which Snib's own names never contain, are shown as question marks.
  * Blocks   for at most the client's patience.
@@ -4441,7 +4442,7 @@ typedef struct snib_lock_options {
     int64_t
         lease_ms; /* 0: renewed by the watchdog with the client's lease; else fixed, 100 to 86400000 */
     int64_t
-        max_hold_ms; /* renewal ends and the hold is lost after this time; 0: the client's; -1: none */
+        max_hold_ms; /* the hold is lost after this time, 1 to 86400000; 0: the client's; -1: none */
 } snib_lock_options;
 
 /* snib_lock_options_init - fill *options with defaults.  size: sizeof *options. */
@@ -4471,7 +4472,7 @@ SNIB_API void snib_lock_free(snib_lock *lock); /* NULL is allowed */
  *          members' own leases, limits and flags.  The members may be freed afterwards.
  * options  as for snib_lock_new(); NULL for defaults.
  * Returns  as snib_lock_new(); SNIB_EINVAL if there are no members, too many, one that cannot be a member,
- *          or two that are the same; SNIB_ECLOSED if a member's client is closed.
+ *          or two of the same name on one server, of whatever kinds; SNIB_ECLOSED if a member's client is closed.
  * Owns     free with snib_lock_free().  Queues for it belong to the client of locks[0].
  */
 SNIB_API int snib_multi_new(snib_lock *const *locks, uint32_t n, const snib_lock_options *options,
@@ -4601,7 +4602,8 @@ SNIB_API int snib_semaphore_acquire_submit(snib_lock *semaphore, uint32_t count,
  * out_value  may be NULL.
  * Blocks   for at most the client's patience.
  * Returns  SNIB_OK; SNIB_EPERMITS if n is out of range, or the number would be; SNIB_ENOTSUP if the kind
- *          cannot do `what`; or an error.  A change is sent only once: after SNIB_EUNREACHABLE, whether it was made is unknown.
+ *          cannot do `what`; or an error.  A change is sent only once: after SNIB_EUNREACHABLE, whether it was made is
+ *          unknown; so it is after SNIB_CANCELLED and SNIB_ECLOSED, if it was on its way.
  */
 SNIB_API int snib_permits_count(snib_lock *permits, int32_t what, int64_t n, int64_t *out_value,
                                 snib_error *err);
@@ -4985,7 +4987,8 @@ SNIB_API int snib_op_wait(snib_op *op, int64_t timeout_ms, snib_event *out_event
 /* snib_op_cancel - end an operation now, unless it has already ended.
  *
  * Atomic with completion: SNIB_OK means that the operation ended as SNIB_CANCELLED (its event still arrives) and will
- * not give the caller the lock; if the server still grants it, the client releases it.
+ * not give the caller the lock; if the server still grants it, the client releases it.  A change of a count may have
+ * been made all the same.
  * SNIB_EHANDLE means that the result was already there: it has been or will be delivered as usual.
  * A release cannot be cancelled: the caller stops waiting, but the release continues.
  */

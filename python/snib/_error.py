@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Error(Exception):
-    """Base class of everything that Snib raises, except TypeError.
+    """Base class of what clients, locks and holds raise, except TypeError.
 
     code           the number in snib.h
     retryable      the same call may succeed later; False for a release, which is not called again

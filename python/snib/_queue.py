@@ -30,7 +30,7 @@ DONE = 1  # snib_event_kind
 class Event(NamedTuple):
     """The end of an operation, or the loss of a hold.
 
-    ticket  what acquire(), extend() or release() returned; a loss has the ticket of the acquire
+    ticket  what acquire(), wait(), extend() or release() returned; a loss has that of the acquire
     result  the hold, None after an extension, a release or a latch, or the exception to raise
     lost    True for a loss; the result is then a Lost
     """
@@ -123,7 +123,7 @@ class Queue:
         return op is not None and _core.op_cancel(op)
 
     def drain(self) -> list[Event]:
-        """Up to 64 events, oldest first, without waiting.
+        """Up to 64 events without waiting: first losses, then results, the oldest first.
 
         If a signal's handler raises meanwhile, the next call returns them; until then the descriptor is readable.
         """
