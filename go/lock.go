@@ -166,13 +166,14 @@ func (l *lock) ask(ctx context.Context, what question) (event, error) {
 	return e, l.fail(err)
 }
 
-// Info is what the server says about a lock.
+// Info is what the server says about a lock. Permits are Held if any of them is, a semaphore if none is free, and a latch
+// while it is shut.
 type Info struct {
 	Held      bool
 	Mine      bool          // held through this client
 	Owner     string        // "<client uuid>:<number>"; "" if free
 	Count     int64         // hold count on the wire; readers; free permits; a latch's count
-	Remaining time.Duration // until the lease ends; negative if it has none
+	Remaining time.Duration // until the lease ends, of permits the first; negative if there is none
 	Waiting   int64         // processes subscribed to its wake-ups, or in a fair lock's queue; -1 unknown
 	Token     int64         // the last fencing token issued; 0 none
 	Identity  *Identity     // the process behind the owner; nil if it is not known

@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "1504097ca9318d1c"
+#define SNIB_BUILD_ID "bb36ebeae1ddbbbb"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -790,9 +790,10 @@ SNIB_API int snib_latch_wait_submit(snib_lock *latch, int64_t wait_ms, snib_queu
 
 typedef struct snib_lock_info_data {
     uint32_t size; /* set to sizeof before the call */
-    int32_t held;  /* 1 if the lock is held */
+    int32_t held;  /* 1 if the lock is held; PERMITS: if any is; SEMAPHORE: if none is free; LATCH: if shut */
     int64_t
-        remaining_ms; /* until the lease ends at the server; -1: no lease (not a valid lock); 0: free */
+        remaining_ms; /* until the lease ends at the server, of PERMITS the first of them; 0: free; -1: it
+                       * has none: SEMAPHORE, LATCH, or what is not a valid lock */
     int64_t count; /* hold count on the wire; READ: readers; counters: free permits, or the count */
     int64_t
         waiting;  /* processes subscribed to its wake-ups; FAIR: waiters in its queue; -1: unknown */

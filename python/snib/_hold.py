@@ -51,10 +51,13 @@ class State(enum.IntEnum):
 
 @dataclass(frozen=True)
 class LockInfo:
-    """What the server reports about a lock."""
+    """What the server reports about a lock.
+
+    Permits are held if any of them is, a semaphore if none is free, and a latch while it is shut.
+    """
 
     held: bool
-    remaining: float | None  # seconds until the lease ends; None: it never ends
+    remaining: float | None  # seconds until the lease ends, of permits the first; None: there is none
     count: int  # the hold count on the wire; readers; free permits; a latch's count
     waiting: int | None  # processes that wait for its wake-ups, or in its queue, if known
     mine: bool  # held through this client
