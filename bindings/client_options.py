@@ -163,10 +163,10 @@ from ._times import lease_ms
 class Options:
     """A client of one deployment of Redis or Valkey; thread-safe.
 
-    url: redis://[user[:password]@]host[:port][/database], rediss:// for the same with TLS, or
-    unix:///path; ?name=value&... may follow with the options named below.  None: the environment
-    variable SNIB_URL, with SNIB_USERNAME, SNIB_PASSWORD or SNIB_PASSWORD_FILE if set; or else
-    redis://127.0.0.1:6379.
+    url: redis://[user[:password]@]host[:port][/database], unix:///path,
+    redis+sentinel://host1,host2/service or redis+cluster://host1,host2, with TLS rediss:// and so on;
+    ?name=value&... may follow with the options named below.  None: the environment variable SNIB_URL,
+    with SNIB_USERNAME, SNIB_PASSWORD or SNIB_PASSWORD_FILE if set; or else redis://127.0.0.1:6379.
 
     Times are in seconds; in a URL they may be followed by ms, s, m or h.  An option given here takes
     precedence over the URL's.  Nothing is sent and no thread starts before the first operation.

@@ -40,8 +40,9 @@ type Client struct {
 }
 
 // Open creates a client and pings the server, so that a wrong address or password is noticed here. The URL is
-// redis://[user[:password]@]host[:port][/database], rediss:// for the same with TLS, or
-// unix://[user[:password]@]/path. ?name=value&name=value may follow with options, and db=n for the database.
+// redis://[user[:password]@]host[:port][/database], unix://[user[:password]@]/path,
+// redis+sentinel://host1,host2/service or redis+cluster://host1,host2, with TLS rediss:// and so on.
+// ?name=value&name=value may follow with options, and db=n for the database.
 // "" means SNIB_URL from the environment, with SNIB_USERNAME, SNIB_PASSWORD or
 // SNIB_PASSWORD_FILE if set, or else redis://127.0.0.1:6379.
 func Open(ctx context.Context, url string, options ...Option) (*Client, error) {
