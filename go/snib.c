@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "bb36ebeae1ddbbbb"
+#define SNIB_BUILD_ID "21beec18c2f45af3"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -609,8 +609,8 @@ SNIB_API void snib_lock_options_init(snib_lock_options *options, size_t size);
  * kind     enum snib_kind.  The read side and the write side of a name are two lock objects.
  * name     1 to 512 bytes of UTF-8 without control characters.  The first braces, if any, must enclose
  *          something, as in "{tenant}orders": it is the hash tag of a cluster.
- * Returns  SNIB_OK, SNIB_EHANDLE, SNIB_ENAME, SNIB_ELEASE, SNIB_EOPTION, SNIB_ENOTSUP, SNIB_ENOMEM,
- *          SNIB_ECLOSED.
+ * Returns  SNIB_OK, SNIB_EHANDLE, SNIB_EINVAL, SNIB_ENAME, SNIB_ELEASE, SNIB_EOPTION, SNIB_ENOTSUP (also for an
+ *          unknown kind), SNIB_ENOMEM, SNIB_ECLOSED.
  * Owns     free with snib_lock_free(), at any time: holds and operations keep what they need.
  */
 SNIB_API int snib_lock_new(snib_client *client, int32_t kind, const char *name, size_t name_len,
