@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "21beec18c2f45af3"
+#define SNIB_BUILD_ID "14f0a6b0602143f3"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -1217,8 +1217,9 @@ SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t lev
 
 /* snib_debug_here - say where in the program the next call of this thread is, and for whom.
  *
- * A client with the option debug looks for mistakes in the use of locks, and reports each once, as a log record of
- * level SNIB_LOG_WARNING that begins with "debug: " and names the places in the program:
+ * A client with the option debug looks for mistakes in the use of locks, and reports each once (but each hold that is
+ * abandoned), as a log record of level SNIB_LOG_WARNING that begins with "debug: " and names the places in the
+ * program:
  *
  *     - locks that are taken in different orders, so that callers can wait for each other for ever; found before that
  *       happens, among all clients of the process that have the option, and within some seconds among all processes that
