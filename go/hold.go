@@ -166,8 +166,9 @@ func (h *Hold) Replicas() int {
 	return max(0, holdReplicas(h.handle))
 }
 
-// Owner returns the owner as the server stores it, "<client uuid>:<number>"; "" after an Unlock. If the lock is of
-// several clients, or of members that one command cannot take, no server has this text: each member has its own.
+// Owner returns the owner as the server stores it, "<client uuid>:<number>"; "" after an Unlock. A hold without a token
+// that another waiter of this process got directly from this one may have the same. If the lock is of several clients, or
+// of members that one command cannot take, no server has this text: each member has its own.
 func (h *Hold) Owner() string {
 	if err := h.over(); err != nil && err.Code == ErrNotHeld {
 		return ""

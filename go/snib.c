@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "14f0a6b0602143f3"
+#define SNIB_BUILD_ID "8abc0a270863b40a"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -171,9 +171,9 @@ static const char *snib__address_text(const struct snib__address *address, char 
  *             async-signal-safe.  A function blocks only if its description says so.  None is a cancellation
  *             point: a thread that is cancelled inside a call ends after it.  Stopping a thread inside a call, or
  *             interrupting it with a signal handler, does not prevent the renewal of other holds, except in the
- *             microsecond of each call in which it has the client's mutex.  A client's own thread begins with its
- *             first operation and has the scheduling policy, priority and processors of the thread that starts that:
- *             one that may go without processor time, as with SCHED_IDLE, must not be the first.
+ *             microsecond of each call in which it has the client's mutex.  A client's own thread is started by its
+ *             first operation and inherits the scheduling policy, priority and processors of the thread that calls
+ *             it, so a thread that may get no processor time, as with SCHED_IDLE, must not be the first to call.
  * Fork        the child may continue to use the clients and locks that it inherited: on first use there, they get
  *             a new identity, new connections and their own thread (multi and quorum locks too).  Holds and
  *             operations in progress belong to the parent, which continues undisturbed: in the child, inherited

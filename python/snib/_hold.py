@@ -143,8 +143,9 @@ class BaseHold(_core.Droppable):
     def owner(self) -> str:
         """The owner as the server stores it.
 
-        If the lock is of several clients, or of members that one command cannot take, no server has
-        this text: each member has its own.
+        A hold without a token that another waiter of this process got directly from this one may
+        have the same.  If the lock is of several clients, or of members that one command cannot take,
+        no server has this text: each member has its own.
         """
         return _core.hold_owner(self._handle)
 
