@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "8abc0a270863b40a"
+#define SNIB_BUILD_ID "f4677085f2a1e901"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -166,14 +166,15 @@ static const char *snib__address_text(const struct snib__address *address, char 
  * Unreachable a wait that ends while the server does not reply, or before it has confirmed this client's own
  *             earlier release of the lock, returns SNIB_ECONNECT or SNIB_EUNREACHABLE: whether the lock is free
  *             is unknown.  SNIB_BUSY and SNIB_TIMEDOUT mean that the server reported the lock as held, or that
- *             this client holds it.
+ *             this client holds it; of a quorum, that most servers answered and too few of them granted it.
  * Threads     any thread may call any function, unless its description says otherwise; none is
  *             async-signal-safe.  A function blocks only if its description says so.  None is a cancellation
  *             point: a thread that is cancelled inside a call ends after it.  Stopping a thread inside a call, or
  *             interrupting it with a signal handler, does not prevent the renewal of other holds, except in the
- *             microsecond of each call in which it has the client's mutex.  A client's own thread is started by its
- *             first operation and inherits the scheduling policy, priority and processors of the thread that calls
- *             it, so a thread that may get no processor time, as with SCHED_IDLE, must not be the first to call.
+ *             microsecond of each call in which it has the client's mutex.  The library's own threads have all
+ *             signals blocked.  A client's is started by its first operation and inherits the scheduling policy,
+ *             priority and processors of the thread that calls it, so a thread that may get no processor time, as
+ *             with SCHED_IDLE, must not be the first to call.
  * Fork        the child may continue to use the clients and locks that it inherited: on first use there, they get
  *             a new identity, new connections and their own thread (multi and quorum locks too).  Holds and
  *             operations in progress belong to the parent, which continues undisturbed: in the child, inherited
