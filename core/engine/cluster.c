@@ -576,17 +576,25 @@ static snib__time cluster_overdue(const struct snib__member *member)
     return oldest + CLUSTER_SILENCE;
 }
 
-/* When a node is to be probed because its pub/sub link owes a reply, such as the one to a ping. A client
- * whose waiters all sleep has nothing under way on a command link, and would notice a silent server only at its next
- * attempt.  One that answers is probed again no sooner: only the pub/sub link may be silent. */
-static snib__time cluster_probe_at(const struct snib__member *member)
+/* Since when its pub/sub link owes a reply, such as the one to a ping; SNIB__NEVER: it does not. */
+static snib__time cluster_deaf_since(const struct snib__member *member)
 {
     const struct snib__link *ear = &member->node->links[SNIB__PUBSUB];
-    if (member->slots == 0 || !snib__node_ready(member->node) || ear->owed == 0 ||
-        ear->conn.state != SNIB__CONN_READY || ear->heard_at == SNIB__NEVER ||
+    return ear->owed > 0 && ear->conn.state == SNIB__CONN_READY ? ear->heard_at : SNIB__NEVER;
+}
+
+/* When a node is to be probed because its pub/sub link owes a reply, or requests wait on durable.c's link or for it.  A client
+ * whose waiters all sleep has nothing under way on a command link, nor has one that only asks for what replicas must have, and
+ * would notice a silent server only at its next attempt.  One that answers is probed again no sooner: only that link may be
+ * silent. */
+static snib__time cluster_probe_at(const struct snib__member *member)
+{
+    snib__time deaf = cluster_deaf_since(member), stuck = snib__durable_since(member->node);
+    snib__time since = deaf < stuck ? deaf : stuck;
+    if (member->slots == 0 || !snib__node_ready(member->node) || since == SNIB__NEVER ||
         snib__node_oldest(member->node) != SNIB__NEVER)
         return SNIB__NEVER;
-    snib__time since = ear->heard_at > member->probed_at ? ear->heard_at : member->probed_at;
+    since = since > member->probed_at ? since : member->probed_at;
     return since + CLUSTER_SILENCE;
 }
 
@@ -597,7 +605,7 @@ static void cluster_leave(struct snib__engine *e, const struct snib__member *mem
     struct snib__node *node = member->node;
     if (!node->idle || now < member->named_at + CLUSTER_CALM ||
         cluster_is_spare(c, &node->address) || snib__node_oldest(node) != SNIB__NEVER ||
-        node->links[SNIB__PUBSUB].owed > 0)
+        snib__durable_since(node) != SNIB__NEVER || node->links[SNIB__PUBSUB].owed > 0)
         return;
     snib__lane_close_all(e, node, SNIB_OK, now);
     for (int kind = 0; kind < 2; kind++)

@@ -62,6 +62,15 @@ bool snib__durable_pending(const struct snib__node *node)
     return node->durable && node->durable->collected_n > 0;
 }
 
+/* Since when requests wait for its link, or for an answer there; a WAIT takes its time. */
+snib__time snib__durable_since(struct snib__node *node)
+{
+    const struct snib__conn *conn = &durable_link(node)->conn;
+    if (conn->state != SNIB__CONN_READY && snib__durable_pending(node))
+        return node->durable->stuck_since;
+    return snib__conn_oldest(conn);
+}
+
 void snib__durable_free(struct snib__node *node)
 {
     if (!node->durable)
@@ -226,6 +235,7 @@ static int durable_want(struct snib__engine *e, struct snib__node *node, snib__t
     return 0;
 }
 
+/* -1: out of memory, or ASK has brought it here and the link is not ready yet. */
 int snib__durable_send(struct snib__engine *e, struct snib__node *node,
                        struct snib__request *request, snib__time now)
 {
@@ -238,7 +248,7 @@ int snib__durable_send(struct snib__engine *e, struct snib__node *node,
     }
     struct snib__durable *d = node->durable;
     struct snib__link *link = durable_link(node);
-    if (durable_want(e, node, now) < 0)
+    if (durable_want(e, node, now) < 0 || (request->asking && link->conn.state != SNIB__CONN_READY))
         return -1;
     if (d->waiting || link->conn.state != SNIB__CONN_READY)
         return durable_collect(node, request, now);
@@ -248,14 +258,18 @@ int snib__durable_send(struct snib__engine *e, struct snib__node *node,
     return 0;
 }
 
+static void durable_take_back(struct snib__durable *d, uint32_t i)
+{
+    d->collected_n--;
+    memmove(d->collected + i, d->collected + i + 1, (d->collected_n - i) * sizeof *d->collected);
+}
+
 bool snib__durable_unsend(struct snib__node *node, const void *subject)
 {
     struct snib__durable *d = node->durable;
     for (uint32_t i = 0; d && i < d->collected_n; i++)
         if (d->collected[i].subject == subject) {
-            d->collected_n--;
-            memmove(d->collected + i, d->collected + i + 1,
-                    (d->collected_n - i) * sizeof *d->collected);
+            durable_take_back(d, i);
             return true;
         }
     return false;
@@ -275,6 +289,22 @@ void snib__durable_reroute(struct snib__engine *e, struct snib__node *node, snib
     for (uint32_t i = 0; i < n; i++)
         snib__node_again(e, &batch[i], now);
     free(batch);
+}
+
+/* What only ASK has brought here does not wait for a new link: that may never come, and its operation's patience is with the
+ * node of its name. */
+static void durable_send_back(struct snib__engine *e, struct snib__durable *d, snib__time now)
+{
+    for (uint32_t i = 0; i < d->collected_n;) {
+        const struct snib__request request = d->collected[i];
+        if (!request.asking) {
+            i++;
+            continue;
+        }
+        durable_take_back(d, i);
+        snib__node_again(e, &request, now);
+        i = 0; /* that may have ended other operations */
+    }
 }
 
 /* ---- decisions ---- */
@@ -499,6 +529,7 @@ void snib__durable_down(struct snib__engine *e, struct snib__link *link, int32_t
             snib__node_orphan(e, &granted[i].request, code, os_error, now);
     }
     free(granted);
+    durable_send_back(e, d, now);
     durable_note_stuck(node, now); /* also for what was collected while the link was up */
     if (d->collected_n > 0)
         durable_give_up(e, node, code, os_error, now);

@@ -51,7 +51,8 @@ static void asked_acquisition_is_collected(void **state)
     struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "{bar}2"), 0);
     pass(engine, now + SECOND);
     assert_true(op->done && op->code == SNIB_OK);
-    assert_int_equal(peers[0].scripts, sent + 2); /* the first time nobody was connected to it */
+    /* the first time nobody was connected to it, the second time not for what replicas must have */
+    assert_int_equal(peers[0].scripts, sent + 3);
     assert_int_equal(peers[1].asking, 1);
     snib__engine_free(engine);
 }
@@ -87,6 +88,89 @@ static void readers_are_not_looked_for_too_early(void **state)
         assert_true(op->done && op->code == SNIB_OK);
         snib__engine_free(engine);
     }
+}
+
+/* It does not wait for a connection there: the target may be gone, the move given up, and its own node serves it.  Nor does
+ * one that is collected behind a WAIT, if that connection ends. */
+static void asked_acquisition_waits_for_no_link(void **state)
+{
+    (void)state;
+    for (int variant = 0; variant < 4; variant++) {
+        char text[64];
+        int32_t code;
+        bool busy = variant & 1, dead = variant & 2;
+        struct snib__engine *engine = begin_durable("a:0-8191 b:8192-16383");
+        held(engine, "{bar}1");
+        if (busy)
+            held(engine, "{foo}1");
+        else
+            snib__engine_describe(engine, "foo", 3, 100, now, &code);
+        serve(engine);
+        struct snib__node *node = engine->route->serves(engine, "foo", 3);
+        struct snib__link *link = &node->lanes[SNIB__LANES_MAX - 1];
+        assert_true(snib__node_ready(node));
+        assert_int_equal(link->conn.state, busy ? SNIB__CONN_READY : SNIB__CONN_DOWN);
+        sprintf(text, "ASK %d b:6379", snib__slot("bar", 3));
+        peers[0].says = text;
+        peers[0].times = -1;
+        peers[1].hangs = true; /* from now on */
+        peers[1].silent = busy;
+        if (busy)
+            acquire(engine, gate(engine, SNIB_MUTEX, "{foo}2"), 0);
+        struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "{bar}2"), 0);
+        struct snib__op *next = acquire(engine, gate(engine, SNIB_MUTEX, "{bar}2"), 0);
+        pass(engine, now + 200 * SNIB__MS);
+        assert_false(op->done);
+        assert_int_equal(snib__durable_pending(node), busy);
+        peers[0].says = NULL;
+        if (dead)
+            crash(engine, 'b');
+        else if (busy)
+            snib__engine_link_down(engine, link, SNIB_EUNREACHABLE, 104, now);
+        pass(engine, now + 200 * SNIB__MS);
+        assert_true(op->done && op->code == SNIB_OK);
+        snib__hold_drop(engine, op->hold, now);
+        serve(engine);
+        assert_true(next->done && next->code == SNIB_OK);
+        snib__engine_free(engine);
+    }
+}
+
+/* While a node that has no slots yet is asked for how many of its replicas have a grant, it is not left. */
+static void node_without_slots_has_time_to_replicate(void **state)
+{
+    (void)state;
+    char text[64], words[WORDS][96];
+    struct snib__engine *engine = begin_durable("a:0-16383");
+    engine->config.durability_timeout = 3 * SECOND;
+    held(engine, "{bar}1");
+    sprintf(text, "ASK %d c:6379", snib__slot("bar", 3));
+    peers[0].says = text;
+    peers[0].times = -1;
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "{bar}2"), 0);
+    pass(engine, now + 10 * SNIB__MS);
+    for (int step = 0; step < 100 && peers[2].asking == 0; step++)
+        pass(engine, now + SNIB__MS);
+    snib__hold_drop(engine, acquired(engine, op), now);
+    serve(engine);
+    struct snib__link *line = &engine->nodes->lanes[SNIB__LANES_MAX - 1];
+    assert_string_equal(line->node->where, "c:6379");
+    op = acquire(engine, gate(engine, SNIB_MUTEX, "{bar}2"), 0);
+    for (int step = 0; step < 29; step++) { /* the acquisition is answered, but not the WAIT behind it */
+        for (struct snib__link *link = snib__engine_links(engine); link;
+             link = snib__link_next(link))
+            while ((link != line || peers[2].asking < 3) && serve_link(engine, link))
+                continue;
+        now += 100 * SNIB__MS;
+        snib__engine_tick(engine, now);
+    }
+    assert_int_equal(peers[2].asking, 3);
+    assert_int_equal(line->conn.state, SNIB__CONN_READY);
+    assert_true(next_command(snib__link_output(line), words));
+    assert_string_equal(words[0], "WAIT");
+    snib__engine_input(engine, line, ":0\r\n", 4, now);
+    assert_true(op->done && op->code == SNIB_EREPLICAS);
+    snib__engine_free(engine);
 }
 
 /* ---- ASK for a node that cannot be reached ----------------------------------------------------- */
@@ -246,6 +330,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(own_questions_are_not_redirected),
         cmocka_unit_test(asked_acquisition_is_collected),
+        cmocka_unit_test(asked_acquisition_waits_for_no_link),
+        cmocka_unit_test(node_without_slots_has_time_to_replicate),
         cmocka_unit_test(readers_are_not_looked_for_too_early),
         cmocka_unit_test(node_that_cannot_be_asked),
         cmocka_unit_test(move_that_is_given_up),

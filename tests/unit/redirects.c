@@ -549,6 +549,36 @@ static void silence_is_noticed_while_waiting(void **state)
     snib__engine_free(engine);
 }
 
+/* A client that takes locks which replicas must have, and has nothing else under way there: with its connection for that not
+ * yet open, and with it.  The node is cut off without a word, and replaced. */
+static void silence_of_durable_link_is_noticed(void **state)
+{
+    (void)state;
+    int32_t code;
+    for (int open = 0; open < 2; open++) {
+        struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+        engine->config.durability = 1;
+        engine->config.durability_timeout = SECOND;
+        held(engine, "bar");
+        if (open)
+            snib__hold_drop(engine, held(engine, "{foo}1"), now);
+        else
+            snib__engine_describe(engine, "foo", 3, 100, now, &code);
+        pass(engine, now + 12 * SECOND); /* it is not due to ask for the map soon */
+        const int asked = peers[0].asked;
+        peers[1].silent = peers[1].hangs = true;
+        struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "foo"), 0);
+        pass(engine, now + 1500 * SNIB__MS);
+        assert_true(peers[0].asked - asked >= 8);
+        common_epoch++;
+        map_of(common, "a:0-8191 c:8192-16383");
+        pass(engine, now + 500 * SNIB__MS);
+        assert_int_equal(served_by(engine, "foo"), 'c');
+        assert_true(op->done && op->code == SNIB_OK);
+        snib__engine_free(engine);
+    }
+}
+
 /* Only the pub/sub link is silent: the node answers on the other, and is asked a few times a second. */
 static void silence_of_messages_is_no_storm(void **state)
 {
@@ -855,6 +885,7 @@ int main(void)
         cmocka_unit_test(refusal_has_the_map_asked_for),
         cmocka_unit_test(failed_node_is_not_waited_for),
         cmocka_unit_test(silence_is_noticed_while_waiting),
+        cmocka_unit_test(silence_of_durable_link_is_noticed),
         cmocka_unit_test(silence_of_messages_is_no_storm),
         cmocka_unit_test(patience_is_with_the_present_server),
         cmocka_unit_test(patience_begins_with_the_move),
