@@ -144,17 +144,30 @@ static uint16_t cluster_after(const struct snib__cluster *c, uint32_t i)
     return 0;
 }
 
+/* A query that has no gate, but a key. */
+static bool cluster_is_named(const struct snib__op *op)
+{
+    return !op->gate && (op->kind == SNIB__OP_DESCRIBE || op->kind == SNIB__OP_IDENTITY);
+}
+
+/* The member at which a listing, or loading, goes on.  If that has no slots any more, its names may be where the listing has
+ * been, and its cursor means nothing elsewhere: it begins again. */
+static uint16_t cluster_resumes(const struct snib__cluster *c, struct snib__asked *asked)
+{
+    uint32_t i = (uint32_t)(asked->cursor >> CLUSTER_CURSOR_BITS);
+    if (i > 0 && i < c->n && c->member[i].slots > 0)
+        return (uint16_t)i;
+    asked->cursor = 0;
+    return cluster_after(c, 0);
+}
+
 static struct snib__node *cluster_asks(struct snib__engine *e, const struct snib__op *op)
 {
     const struct snib__cluster *c = e->map;
-    if (op->kind == SNIB__OP_DESCRIBE || op->kind == SNIB__OP_IDENTITY)
+    if (cluster_is_named(op))
         return cluster_serves(e, op->asked->text, op->asked->text_len);
-    if (op->kind == SNIB__OP_LIST || op->kind == SNIB__OP_LOAD) {
-        uint32_t i = (uint32_t)(op->asked->cursor >> CLUSTER_CURSOR_BITS);
-        if (i > 0 && i < c->n && c->member[i].slots > 0)
-            return c->member[i].node;
-        return c->member[cluster_after(c, i)].node;
-    }
+    if (op->kind == SNIB__OP_LIST || op->kind == SNIB__OP_LOAD)
+        return c->member[cluster_resumes(c, op->asked)].node;
     for (uint32_t i = 1; i < c->n; i++)
         if (c->member[i].slots > 0 && snib__node_ready(c->member[i].node))
             return c->member[i].node;
@@ -530,6 +543,9 @@ static bool cluster_moved(struct snib__engine *e, struct snib__link *link,
     if (asking)
         c->member[member].named_at = now;
     request->asking = asking;
+    struct snib__op *op = snib__request_op(request);
+    if (op && cluster_is_named(op))
+        op->node = c->member[c->owner[slot]].node;
     return cluster_go_on(e, c->member[member].node, request, text, n, now);
 }
 

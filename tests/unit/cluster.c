@@ -486,8 +486,8 @@ static void maps_have_their_own_epochs(void **state)
     }
 }
 
-/* A listing, and loading, continue at the next node that has slots, if the one that its cursor names
- * has none now. */
+/* A listing, and loading, begin again, if the node that its cursor names has no slots now: its names may be anywhere, and the
+ * rest of the cursor is for no other server. */
 static void list_goes_on_elsewhere(void **state)
 {
     (void)state;
@@ -505,7 +505,49 @@ static void list_goes_on_elsewhere(void **state)
     map_of(common, a < b ? "b:0-16383" : "a:0-16383");
     pass(engine, now + 11 * SECOND);
     assert_ptr_equal(engine->route->asks(engine, &op), map->member[a < b ? b : a].node);
+    assert_int_equal(asked.cursor, 0);
     assert_ptr_equal(engine->route->asks(engine, &load), map->member[a < b ? b : a].node);
+    snib__engine_free(engine);
+}
+
+/* The same when that node is the last. */
+static void list_begins_again(void **state)
+{
+    (void)state;
+    int32_t code;
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    held(engine, "foo");
+    const struct snib__cluster *map = engine->map;
+    const uint16_t a = map->owner[0], b = map->owner[16383];
+    common_epoch++;
+    map_of(common, a < b ? "a:0-16383" : "b:0-16383");
+    pass(engine, now + 11 * SECOND);
+    const uint64_t cursor = (uint64_t)(a < b ? b : a) << 52 | 7;
+    struct snib__op *op = snib__engine_list(engine, cursor, "", 0, 65536, now, &code);
+    assert_ptr_equal(op->node, map->member[a < b ? a : b].node);
+    assert_int_equal(op->asked->cursor, 0);
+    serve(engine);
+    assert_true(op->done);
+    snib__engine_free(engine);
+}
+
+/* A question about a name that has no gate follows it, too, and at once. */
+static void question_about_a_name_is_redirected(void **state)
+{
+    (void)state;
+    int32_t code;
+    char text[64];
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    held(engine, "bar");
+    held(engine, "foo");
+    const int sent = peers[0].scripts;
+    moved(text, "bar", 'b');
+    peers[0].says = text;
+    peers[0].times = -1;
+    struct snib__op *op = snib__engine_describe(engine, "bar", 3, 65536, now, &code);
+    serve(engine);
+    assert_true(op->done);
+    assert_int_equal(peers[0].scripts, sent + 1);
     snib__engine_free(engine);
 }
 
@@ -585,6 +627,8 @@ int main(void)
         cmocka_unit_test(maps_have_their_own_epochs),
         cmocka_unit_test(servers_that_are_no_cluster),
         cmocka_unit_test(list_goes_on_elsewhere),
+        cmocka_unit_test(list_begins_again),
+        cmocka_unit_test(question_about_a_name_is_redirected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
