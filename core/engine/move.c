@@ -6,18 +6,20 @@
  */
 #include "engine/route.h"
 
-/* Unlink renewed holds from their list and collect them: there may be
- * many, and the list is ordered. */
+/* Unlink renewed holds from their list and collect them: there may be many, and the list is ordered.  One that is being
+ * released is not asked about: its release tells. */
 static void move_holds(struct snib__engine *e, struct snib__gate *gate, struct snib__node *node,
                        struct snib__hold **moved)
 {
     for (struct snib__hold *hold = snib__gate_first(gate); hold;
          hold = snib__gate_next(gate, hold)) {
         hold->flags &= (uint16_t)~SNIB__PROMISED;
-        if (hold->phase != SNIB__HELD || !gate->kind->renew || hold->deadline == SNIB__NEVER)
+        bool held = hold->phase == SNIB__HELD;
+        if ((!held && hold->phase != SNIB__RELEASING) || !gate->kind->renew ||
+            hold->deadline == SNIB__NEVER)
             continue;
         hold->flags |= SNIB__INHERITED;
-        node->inherited = true;
+        node->inherited |= held;
         if (!(hold->flags & SNIB__LISTED))
             continue;
         snib__watchdog_remove(e, hold);

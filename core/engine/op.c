@@ -79,7 +79,7 @@ struct snib__hold *snib__hold_again(struct snib__engine *e, const struct snib__h
     struct snib__hold *again = snib__hold_new(e, hold->gate);
     if (again) {
         again->number = hold->number;
-        again->flags = hold->flags & SNIB__LENT;
+        again->flags = hold->flags & (SNIB__LENT | SNIB__INHERITED);
         again->lease_ms = hold->lease_ms;
         again->exact = hold->exact;
         again->fencing = hold->fencing; /* or its permits */

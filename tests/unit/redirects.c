@@ -450,6 +450,42 @@ static void failover_is_asked_for(void **state)
     snib__engine_free(engine);
 }
 
+/* A hold that its release does not find at the new master is lost for the same reason, also if the release is that of the
+ * client's end. */
+static void failover_is_why_a_release_is_late(void **state)
+{
+    (void)state;
+    int32_t code;
+    for (int closes = 0; closes < 2; closes++) {
+        struct snib__op *op = NULL;
+        struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+        held(engine, "bar");
+        struct snib__hold *hold = held(engine, "foo");
+        crash(engine, 'b');
+        if (!closes)
+            op = snib__engine_release(engine, hold, now, &code);
+        pass(engine, now + SECOND);
+        assert_false(!closes && op->done);
+        common_epoch++;
+        map_of(common, "a:0-8191 c:8192-16383");
+        peers[2].hangs = true;
+        peers[2].says = ":0";
+        peers[2].times = -1;
+        pass(engine, now + SECOND);
+        if (closes)
+            snib__engine_close(engine, now);
+        for (struct snib__link *link = snib__engine_links(engine); link;
+             link = snib__link_next(link))
+            if (link->connecting)
+                snib__engine_link_up(engine, link, now);
+        pass(engine, now + SECOND);
+        assert_int_equal(engine->releasing, 0);
+        assert_true(closes || (op->code == SNIB_LOST && op->reason == SNIB_REASON_FAILOVER));
+        assert_int_equal(engine->stats.lost_failover, 1);
+        snib__engine_free(engine);
+    }
+}
+
 /* One failover after the other: with each the map is queried as often as with the first, however many queries there
  * were before. */
 static void each_failover_is_asked_for_as_often(void **state)
@@ -881,6 +917,7 @@ int main(void)
         cmocka_unit_test(late_renewal_gives_no_former_lease),
         cmocka_unit_test(redirected_renewal_of_what_has_gone),
         cmocka_unit_test(failover_is_asked_for),
+        cmocka_unit_test(failover_is_why_a_release_is_late),
         cmocka_unit_test(each_failover_is_asked_for_as_often),
         cmocka_unit_test(refusal_has_the_map_asked_for),
         cmocka_unit_test(failed_node_is_not_waited_for),
