@@ -270,13 +270,16 @@ struct snib__node *snib__op_node(const struct snib__op *op)
     return op->gate ? op->gate->node : op->node;
 }
 
-/* When the operation gives up on a server that cannot be reached. */
+/* When the operation gives up on a server that cannot be reached.  That may have been so for long before its name moved
+ * there. */
 static snib__time op_patience(const struct snib__engine *e, const struct snib__op *op)
 {
-    snib__time down_since = snib__op_node(op)->down_since;
-    if (down_since == SNIB__NEVER || snib__outer_is(op->gate))
+    snib__time from = snib__op_node(op)->down_since;
+    if (from == SNIB__NEVER || snib__outer_is(op->gate))
         return SNIB__NEVER;
-    snib__time from = op->started > down_since ? op->started : down_since;
+    snib__time moved_at = e->slots && op->gate ? snib__gate_neighbours(op->gate)->moved_at : 0;
+    from = op->started > from ? op->started : from;
+    from = moved_at > from ? moved_at : from;
     return from + e->config.patience;
 }
 

@@ -679,6 +679,31 @@ static void patience_begins_with_the_move(void **state)
     snib__engine_free(engine);
 }
 
+/* Nor is it over at once if that node has been out of reach for long, or no node serves the name any more. */
+static void patience_does_not_end_with_the_move(void **state)
+{
+    (void)state;
+    for (int variant = 0; variant < 2; variant++) {
+        struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-15999 c:16000-16383");
+        held(engine, "bar");
+        held(engine, "x"); /* 16287 */
+        peers[1].says = ":86400000";
+        peers[1].times = -1;
+        struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "foo"), 0);
+        crash(engine, 'c');
+        pass(engine, now + 30 * SECOND);
+        common_epoch++;
+        map_of(common, variant ? "a:0-8191" : "a:0-8191 c:8192-16383");
+        while (served_by(engine, "foo") == 'b')
+            pass(engine, now + 10 * SNIB__MS);
+        pass(engine, now + 4500 * SNIB__MS);
+        assert_false(op->done);
+        pass(engine, now + SECOND);
+        assert_true(op->done && op->code == SNIB_ECONNECT);
+        snib__engine_free(engine);
+    }
+}
+
 /* ---- Requests that are paused ---------------------------------------------------------------------------- */
 
 /* A try that may have worked, and whose caller leaves before or after the error, is undone and not repeated. */
@@ -926,6 +951,7 @@ int main(void)
         cmocka_unit_test(silence_of_messages_is_no_storm),
         cmocka_unit_test(patience_is_with_the_present_server),
         cmocka_unit_test(patience_begins_with_the_move),
+        cmocka_unit_test(patience_does_not_end_with_the_move),
         cmocka_unit_test(paused_try_that_is_cancelled),
         cmocka_unit_test(refused_release_ends_with_its_lease),
         cmocka_unit_test(misplaced_channel_goes_alone),
