@@ -181,7 +181,8 @@ void snib__route_heard(struct snib__engine *e, struct snib__link *link,
 size_t snib__route_tell(const struct snib__engine *e, char *out, size_t cap);
 void snib__route_tick(struct snib__engine *e, snib__time now);
 snib__time snib__route_deadline(const struct snib__engine *e);
-/* Whether an error reply to a request of the client's own says that its slot is served elsewhere, or about to be. */
+/* Whether an error reply to a request of the client's own says that its slot is served elsewhere, or about to be, or by
+ * nobody just now. */
 bool snib__route_moved(const char *text);
 bool snib__route_redirected(struct snib__engine *e, struct snib__link *link,
                             struct snib__request *request, const char *text, uint32_t n,

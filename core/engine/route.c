@@ -88,7 +88,8 @@ size_t snib__route_tell(const struct snib__engine *e, char *out, size_t cap)
 
 bool snib__route_moved(const char *text)
 {
-    return strncmp(text, "MOVED ", 6) == 0 || strncmp(text, "ASK ", 4) == 0;
+    return strncmp(text, "MOVED ", 6) == 0 || strncmp(text, "ASK ", 4) == 0 ||
+           strncmp(text, "CLUSTERDOWN", 11) == 0;
 }
 
 /* ---- servers of another type than the URL says ---- */

@@ -289,6 +289,26 @@ static void its_slot_moves(void **state)
     snib__engine_free(engine);
 }
 
+/* The cluster is down for a moment: that is no refusal, and the next round says it. */
+static void its_slot_is_not_served(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-16383");
+    engine->config.identity = TEXT;
+    snib__engine_log_level(engine, SNIB_LOG_INFO);
+    peers[0].own = "SET";
+    peers[0].own_says = "CLUSTERDOWN The cluster is down";
+    held(engine, "m");
+    pass(engine, now + 15 * SECOND);
+    const int told = peers[0].identities;
+    assert_int_equal(told, 1);
+    peers[0].own = NULL;
+    pass(engine, now + 11 * SECOND);
+    assert_in_range(peers[0].identities, told + 1, told + 2);
+    assert_int_equal(logged(engine, "identity"), 0);
+    snib__engine_free(engine);
+}
+
 /* ---- Since when ------------------------------------------------------------------------------------- */
 
 /* What the client would write now. */
@@ -550,6 +570,7 @@ int main(void)
         cmocka_unit_test(taken_back),
         cmocka_unit_test(at_the_node_of_its_slot),
         cmocka_unit_test(its_slot_moves),
+        cmocka_unit_test(its_slot_is_not_served),
         cmocka_unit_test(losses),
         cmocka_unit_test(oldest_holds),
         cmocka_unit_test(more_lines),
