@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "f4677085f2a1e901"
+#define SNIB_BUILD_ID "99faac0342999e2f"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -16211,6 +16211,8 @@ static void snib__node_orphan(struct snib__engine *e, const struct snib__request
 static bool snib__durable_is(const struct snib__link *link);
 static bool snib__durable_takes(const struct snib__engine *e, const struct snib__request *request);
 static bool snib__durable_pending(const struct snib__node *node);
+static snib__time snib__durable_since(struct snib__node *node);
+static void snib__durable_succeed(struct snib__node *node, const struct snib__node *former);
 static void snib__durable_free(struct snib__node *node);
 static int snib__durable_encode(const struct snib__engine *e, struct snib__buf *out,
                          const struct snib__request *request);
@@ -16245,7 +16247,8 @@ static void snib__route_heard(struct snib__engine *e, struct snib__link *link,
 static size_t snib__route_tell(const struct snib__engine *e, char *out, size_t cap);
 static void snib__route_tick(struct snib__engine *e, snib__time now);
 static snib__time snib__route_deadline(const struct snib__engine *e);
-/* Whether an error reply to a request of the client's own says that its slot is served elsewhere, or about to be. */
+/* Whether an error reply to a request of the client's own says that its slot is served elsewhere, or about to be, or by
+ * nobody just now. */
 static bool snib__route_moved(const char *text);
 static bool snib__route_redirected(struct snib__engine *e, struct snib__link *link,
                             struct snib__request *request, const char *text, uint32_t n,
@@ -23462,17 +23465,30 @@ static uint16_t cluster_after(const struct snib__cluster *c, uint32_t i)
     return 0;
 }
 
+/* A query that has no gate, but a key. */
+static bool cluster_is_named(const struct snib__op *op)
+{
+    return !op->gate && (op->kind == SNIB__OP_DESCRIBE || op->kind == SNIB__OP_IDENTITY);
+}
+
+/* The member at which a listing, or loading, goes on.  If that has no slots any more, its names may be where the listing has
+ * been, and its cursor means nothing elsewhere: it begins again. */
+static uint16_t cluster_resumes(const struct snib__cluster *c, struct snib__asked *asked)
+{
+    uint32_t i = (uint32_t)(asked->cursor >> CLUSTER_CURSOR_BITS);
+    if (i > 0 && i < c->n && c->member[i].slots > 0)
+        return (uint16_t)i;
+    asked->cursor = 0;
+    return cluster_after(c, 0);
+}
+
 static struct snib__node *cluster_asks(struct snib__engine *e, const struct snib__op *op)
 {
     const struct snib__cluster *c = e->map;
-    if (op->kind == SNIB__OP_DESCRIBE || op->kind == SNIB__OP_IDENTITY)
+    if (cluster_is_named(op))
         return cluster_serves(e, op->asked->text, op->asked->text_len);
-    if (op->kind == SNIB__OP_LIST || op->kind == SNIB__OP_LOAD) {
-        uint32_t i = (uint32_t)(op->asked->cursor >> CLUSTER_CURSOR_BITS);
-        if (i > 0 && i < c->n && c->member[i].slots > 0)
-            return c->member[i].node;
-        return c->member[cluster_after(c, i)].node;
-    }
+    if (op->kind == SNIB__OP_LIST || op->kind == SNIB__OP_LOAD)
+        return c->member[cluster_resumes(c, op->asked)].node;
     for (uint32_t i = 1; i < c->n; i++)
         if (c->member[i].slots > 0 && snib__node_ready(c->member[i].node))
             return c->member[i].node;
@@ -23848,6 +23864,9 @@ static bool cluster_moved(struct snib__engine *e, struct snib__link *link,
     if (asking)
         c->member[member].named_at = now;
     request->asking = asking;
+    struct snib__op *op = snib__request_op(request);
+    if (op && cluster_is_named(op))
+        op->node = c->member[c->owner[slot]].node;
     return cluster_go_on(e, c->member[member].node, request, text, n, now);
 }
 
@@ -23894,17 +23913,25 @@ static snib__time cluster_overdue(const struct snib__member *member)
     return oldest + CLUSTER_SILENCE;
 }
 
-/* When a node is to be probed because its pub/sub link owes a reply, such as the one to a ping. A client
- * whose waiters all sleep has nothing under way on a command link, and would notice a silent server only at its next
- * attempt.  One that answers is probed again no sooner: only the pub/sub link may be silent. */
-static snib__time cluster_probe_at(const struct snib__member *member)
+/* Since when its pub/sub link owes a reply, such as the one to a ping; SNIB__NEVER: it does not. */
+static snib__time cluster_deaf_since(const struct snib__member *member)
 {
     const struct snib__link *ear = &member->node->links[SNIB__PUBSUB];
-    if (member->slots == 0 || !snib__node_ready(member->node) || ear->owed == 0 ||
-        ear->conn.state != SNIB__CONN_READY || ear->heard_at == SNIB__NEVER ||
+    return ear->owed > 0 && ear->conn.state == SNIB__CONN_READY ? ear->heard_at : SNIB__NEVER;
+}
+
+/* When a node is to be probed because its pub/sub link owes a reply, or requests wait on durable.c's link or for it.  A client
+ * whose waiters all sleep has nothing under way on a command link, nor has one that only asks for what replicas must have, and
+ * would notice a silent server only at its next attempt.  One that answers is probed again no sooner: only that link may be
+ * silent. */
+static snib__time cluster_probe_at(const struct snib__member *member)
+{
+    snib__time deaf = cluster_deaf_since(member), stuck = snib__durable_since(member->node);
+    snib__time since = deaf < stuck ? deaf : stuck;
+    if (member->slots == 0 || !snib__node_ready(member->node) || since == SNIB__NEVER ||
         snib__node_oldest(member->node) != SNIB__NEVER)
         return SNIB__NEVER;
-    snib__time since = ear->heard_at > member->probed_at ? ear->heard_at : member->probed_at;
+    since = since > member->probed_at ? since : member->probed_at;
     return since + CLUSTER_SILENCE;
 }
 
@@ -23915,7 +23942,7 @@ static void cluster_leave(struct snib__engine *e, const struct snib__member *mem
     struct snib__node *node = member->node;
     if (!node->idle || now < member->named_at + CLUSTER_CALM ||
         cluster_is_spare(c, &node->address) || snib__node_oldest(node) != SNIB__NEVER ||
-        node->links[SNIB__PUBSUB].owed > 0)
+        snib__durable_since(node) != SNIB__NEVER || node->links[SNIB__PUBSUB].owed > 0)
         return;
     snib__lane_close_all(e, node, SNIB_OK, now);
     for (int kind = 0; kind < 2; kind++)
@@ -24048,7 +24075,7 @@ struct snib__durable {
     bool waiting;           /* a WAIT is in flight, or the count before it */
     uint32_t need;          /* ... for this many replicas */
     int32_t replicas;       /* in step according to the master's last report; -1: it does not say */
-    bool any;               /* there has been at least one */
+    bool any;               /* there has been at least one, here or where it took over */
     snib__time counted_at;  /* when it was asked */
     bool refused;           /* the server has no WAIT, or the user may not use it */
     bool told;              /* ... or has no replicas, and that is logged */
@@ -24077,6 +24104,15 @@ static bool snib__durable_pending(const struct snib__node *node)
     return node->durable && node->durable->collected_n > 0;
 }
 
+/* Since when requests wait for its link, or for an answer there; a WAIT takes its time. */
+static snib__time snib__durable_since(struct snib__node *node)
+{
+    const struct snib__conn *conn = &durable_link(node)->conn;
+    if (conn->state != SNIB__CONN_READY && snib__durable_pending(node))
+        return node->durable->stuck_since;
+    return snib__conn_oldest(conn);
+}
+
 static void snib__durable_free(struct snib__node *node)
 {
     if (!node->durable)
@@ -24085,6 +24121,16 @@ static void snib__durable_free(struct snib__node *node)
     free(node->durable->granted);
     free(node->durable);
     node->durable = NULL;
+}
+
+/* NULL: out of memory. */
+static struct snib__durable *durable_of(struct snib__node *node)
+{
+    if (!node->durable && (node->durable = calloc(1, sizeof *node->durable))) {
+        node->durable->replicas = -1;
+        node->durable->stuck_since = SNIB__NEVER;
+    }
+    return node->durable;
 }
 
 /* Make room for one more; 0 or -1. */
@@ -24135,6 +24181,13 @@ static void durable_count(struct snib__durable *d, int32_t replicas, snib__time 
     d->replicas = replicas;
     d->any = d->any || replicas > 0;
     d->counted_at = now;
+}
+
+/* A node has all that another has served, whose replica it was. */
+static void snib__durable_succeed(struct snib__node *node, const struct snib__node *former)
+{
+    if (former->durable && former->durable->any && durable_of(node))
+        node->durable->any = true;
 }
 
 /* ---- batches ---- */
@@ -24241,19 +24294,13 @@ static int durable_want(struct snib__engine *e, struct snib__node *node, snib__t
     return 0;
 }
 
+/* -1: out of memory, or ASK has brought it here and the link is not ready yet. */
 static int snib__durable_send(struct snib__engine *e, struct snib__node *node,
                        struct snib__request *request, snib__time now)
 {
-    if (!node->durable) {
-        node->durable = calloc(1, sizeof *node->durable);
-        if (!node->durable)
-            return -1;
-        node->durable->replicas = -1;
-        node->durable->stuck_since = SNIB__NEVER;
-    }
-    struct snib__durable *d = node->durable;
+    struct snib__durable *d = durable_of(node);
     struct snib__link *link = durable_link(node);
-    if (durable_want(e, node, now) < 0)
+    if (!d || durable_want(e, node, now) < 0 || (request->asking && link->conn.state != SNIB__CONN_READY))
         return -1;
     if (d->waiting || link->conn.state != SNIB__CONN_READY)
         return durable_collect(node, request, now);
@@ -24263,14 +24310,18 @@ static int snib__durable_send(struct snib__engine *e, struct snib__node *node,
     return 0;
 }
 
+static void durable_take_back(struct snib__durable *d, uint32_t i)
+{
+    d->collected_n--;
+    memmove(d->collected + i, d->collected + i + 1, (d->collected_n - i) * sizeof *d->collected);
+}
+
 static bool snib__durable_unsend(struct snib__node *node, const void *subject)
 {
     struct snib__durable *d = node->durable;
     for (uint32_t i = 0; d && i < d->collected_n; i++)
         if (d->collected[i].subject == subject) {
-            d->collected_n--;
-            memmove(d->collected + i, d->collected + i + 1,
-                    (d->collected_n - i) * sizeof *d->collected);
+            durable_take_back(d, i);
             return true;
         }
     return false;
@@ -24290,6 +24341,22 @@ static void snib__durable_reroute(struct snib__engine *e, struct snib__node *nod
     for (uint32_t i = 0; i < n; i++)
         snib__node_again(e, &batch[i], now);
     free(batch);
+}
+
+/* What only ASK has brought here does not wait for a new link: that may never come, and its operation's patience is with the
+ * node of its name. */
+static void durable_send_back(struct snib__engine *e, struct snib__durable *d, snib__time now)
+{
+    for (uint32_t i = 0; i < d->collected_n;) {
+        const struct snib__request request = d->collected[i];
+        if (!request.asking) {
+            i++;
+            continue;
+        }
+        durable_take_back(d, i);
+        snib__node_again(e, &request, now);
+        i = 0; /* that may have ended other operations */
+    }
 }
 
 /* ---- decisions ---- */
@@ -24514,6 +24581,7 @@ static void snib__durable_down(struct snib__engine *e, struct snib__link *link, 
             snib__node_orphan(e, &granted[i].request, code, os_error, now);
     }
     free(granted);
+    durable_send_back(e, d, now);
     durable_note_stuck(node, now); /* also for what was collected while the link was up */
     if (d->collected_n > 0)
         durable_give_up(e, node, code, os_error, now);
@@ -27618,14 +27686,15 @@ static bool map_is_old(const struct snib__cluster *c, uint64_t epoch, snib__time
     return epoch != 0 && epoch < c->epoch && now < c->epoch_at + MAP_EPOCH;
 }
 
-/* Update a member after a map that may leave it without slots. */
-static void map_depose(struct snib__cluster *c, uint32_t i)
+/* Update a member after a map that may leave it without slots; heir: who has them. */
+static void map_depose(struct snib__cluster *c, uint32_t i, uint16_t heir)
 {
     struct snib__member *member = &c->member[i];
     bool idle = !member->told && member->slots == 0 && i != 0;
     member->node->idle = idle;
     if (member->had > 0 && member->slots == 0 && i != 0) {
         member->deposed = true;
+        snib__durable_succeed(c->member[heir].node, member->node);
     } else if (member->slots > 0) {
         member->deposed = false;
     }
@@ -27636,6 +27705,7 @@ static void map_apply(struct snib__engine *e, snib__time now)
     struct snib__cluster *c = e->map;
     struct snib__hold *moved = NULL;
     uint8_t touched[SNIB__SLOTS / 8] = {0};
+    uint16_t heirs[SNIB__MEMBERS_MAX] = {0}; /* who has got the last of a member's slots */
     bool changed = false;
     for (uint32_t i = 0; i < c->n; i++)
         c->member[i].had = c->member[i].slots;
@@ -27650,11 +27720,12 @@ static void map_apply(struct snib__engine *e, snib__time now)
         }
         changed = true;
         touched[slot / 8] |= (uint8_t)(1u << slot % 8);
+        heirs[c->owner[slot]] = to;
         map_give(c, (uint16_t)slot, to);
         snib__slot_move(e, (uint16_t)slot, c->member[to].node, &moved, now);
     }
     for (uint32_t i = 0; i < c->n; i++)
-        map_depose(c, i);
+        map_depose(c, i, heirs[i]);
     if (!changed)
         return;
     snib__slot_moved(e, moved, now);
@@ -27694,18 +27765,20 @@ static void snib__map_answer(struct snib__engine *e, struct snib__node *from, ui
  * server has confirmed them; it is asked at once, or as soon as a connection to it is ready.
  */
 
-/* Unlink renewed holds from their list and collect them: there may be
- * many, and the list is ordered. */
+/* Unlink renewed holds from their list and collect them: there may be many, and the list is ordered.  One that is being
+ * released is not asked about: its release tells. */
 static void move_holds(struct snib__engine *e, struct snib__gate *gate, struct snib__node *node,
                        struct snib__hold **moved)
 {
     for (struct snib__hold *hold = snib__gate_first(gate); hold;
          hold = snib__gate_next(gate, hold)) {
         hold->flags &= (uint16_t)~SNIB__PROMISED;
-        if (hold->phase != SNIB__HELD || !gate->kind->renew || hold->deadline == SNIB__NEVER)
+        bool held = hold->phase == SNIB__HELD;
+        if ((!held && hold->phase != SNIB__RELEASING) || !gate->kind->renew ||
+            hold->deadline == SNIB__NEVER)
             continue;
         hold->flags |= SNIB__INHERITED;
-        node->inherited = true;
+        node->inherited |= held;
         if (!(hold->flags & SNIB__LISTED))
             continue;
         snib__watchdog_remove(e, hold);
@@ -28497,7 +28570,7 @@ static struct snib__hold *snib__hold_again(struct snib__engine *e, const struct 
     struct snib__hold *again = snib__hold_new(e, hold->gate);
     if (again) {
         again->number = hold->number;
-        again->flags = hold->flags & SNIB__LENT;
+        again->flags = hold->flags & (SNIB__LENT | SNIB__INHERITED);
         again->lease_ms = hold->lease_ms;
         again->exact = hold->exact;
         again->fencing = hold->fencing; /* or its permits */
@@ -28688,13 +28761,16 @@ static struct snib__node *snib__op_node(const struct snib__op *op)
     return op->gate ? op->gate->node : op->node;
 }
 
-/* When the operation gives up on a server that cannot be reached. */
+/* When the operation gives up on a server that cannot be reached.  That may have been so for long before its name moved
+ * there. */
 static snib__time op_patience(const struct snib__engine *e, const struct snib__op *op)
 {
-    snib__time down_since = snib__op_node(op)->down_since;
-    if (down_since == SNIB__NEVER || snib__outer_is(op->gate))
+    snib__time from = snib__op_node(op)->down_since;
+    if (from == SNIB__NEVER || snib__outer_is(op->gate))
         return SNIB__NEVER;
-    snib__time from = op->started > down_since ? op->started : down_since;
+    snib__time moved_at = e->slots && op->gate ? snib__gate_neighbours(op->gate)->moved_at : 0;
+    from = op->started > from ? op->started : from;
+    from = moved_at > from ? moved_at : from;
     return from + e->config.patience;
 }
 
@@ -30122,7 +30198,8 @@ static size_t snib__route_tell(const struct snib__engine *e, char *out, size_t c
 
 static bool snib__route_moved(const char *text)
 {
-    return strncmp(text, "MOVED ", 6) == 0 || strncmp(text, "ASK ", 4) == 0;
+    return strncmp(text, "MOVED ", 6) == 0 || strncmp(text, "ASK ", 4) == 0 ||
+           strncmp(text, "CLUSTERDOWN", 11) == 0;
 }
 
 /* ---- servers of another type than the URL says ---- */

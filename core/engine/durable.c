@@ -33,7 +33,7 @@ struct snib__durable {
     bool waiting;           /* a WAIT is in flight, or the count before it */
     uint32_t need;          /* ... for this many replicas */
     int32_t replicas;       /* in step according to the master's last report; -1: it does not say */
-    bool any;               /* there has been at least one */
+    bool any;               /* there has been at least one, here or where it took over */
     snib__time counted_at;  /* when it was asked */
     bool refused;           /* the server has no WAIT, or the user may not use it */
     bool told;              /* ... or has no replicas, and that is logged */
@@ -79,6 +79,16 @@ void snib__durable_free(struct snib__node *node)
     free(node->durable->granted);
     free(node->durable);
     node->durable = NULL;
+}
+
+/* NULL: out of memory. */
+static struct snib__durable *durable_of(struct snib__node *node)
+{
+    if (!node->durable && (node->durable = calloc(1, sizeof *node->durable))) {
+        node->durable->replicas = -1;
+        node->durable->stuck_since = SNIB__NEVER;
+    }
+    return node->durable;
 }
 
 /* Make room for one more; 0 or -1. */
@@ -129,6 +139,13 @@ static void durable_count(struct snib__durable *d, int32_t replicas, snib__time 
     d->replicas = replicas;
     d->any = d->any || replicas > 0;
     d->counted_at = now;
+}
+
+/* A node has all that another has served, whose replica it was. */
+void snib__durable_succeed(struct snib__node *node, const struct snib__node *former)
+{
+    if (former->durable && former->durable->any && durable_of(node))
+        node->durable->any = true;
 }
 
 /* ---- batches ---- */
@@ -239,16 +256,9 @@ static int durable_want(struct snib__engine *e, struct snib__node *node, snib__t
 int snib__durable_send(struct snib__engine *e, struct snib__node *node,
                        struct snib__request *request, snib__time now)
 {
-    if (!node->durable) {
-        node->durable = calloc(1, sizeof *node->durable);
-        if (!node->durable)
-            return -1;
-        node->durable->replicas = -1;
-        node->durable->stuck_since = SNIB__NEVER;
-    }
-    struct snib__durable *d = node->durable;
+    struct snib__durable *d = durable_of(node);
     struct snib__link *link = durable_link(node);
-    if (durable_want(e, node, now) < 0 || (request->asking && link->conn.state != SNIB__CONN_READY))
+    if (!d || durable_want(e, node, now) < 0 || (request->asking && link->conn.state != SNIB__CONN_READY))
         return -1;
     if (d->waiting || link->conn.state != SNIB__CONN_READY)
         return durable_collect(node, request, now);

@@ -203,14 +203,15 @@ static bool map_is_old(const struct snib__cluster *c, uint64_t epoch, snib__time
     return epoch != 0 && epoch < c->epoch && now < c->epoch_at + MAP_EPOCH;
 }
 
-/* Update a member after a map that may leave it without slots. */
-static void map_depose(struct snib__cluster *c, uint32_t i)
+/* Update a member after a map that may leave it without slots; heir: who has them. */
+static void map_depose(struct snib__cluster *c, uint32_t i, uint16_t heir)
 {
     struct snib__member *member = &c->member[i];
     bool idle = !member->told && member->slots == 0 && i != 0;
     member->node->idle = idle;
     if (member->had > 0 && member->slots == 0 && i != 0) {
         member->deposed = true;
+        snib__durable_succeed(c->member[heir].node, member->node);
     } else if (member->slots > 0) {
         member->deposed = false;
     }
@@ -221,6 +222,7 @@ static void map_apply(struct snib__engine *e, snib__time now)
     struct snib__cluster *c = e->map;
     struct snib__hold *moved = NULL;
     uint8_t touched[SNIB__SLOTS / 8] = {0};
+    uint16_t heirs[SNIB__MEMBERS_MAX] = {0}; /* who has got the last of a member's slots */
     bool changed = false;
     for (uint32_t i = 0; i < c->n; i++)
         c->member[i].had = c->member[i].slots;
@@ -235,11 +237,12 @@ static void map_apply(struct snib__engine *e, snib__time now)
         }
         changed = true;
         touched[slot / 8] |= (uint8_t)(1u << slot % 8);
+        heirs[c->owner[slot]] = to;
         map_give(c, (uint16_t)slot, to);
         snib__slot_move(e, (uint16_t)slot, c->member[to].node, &moved, now);
     }
     for (uint32_t i = 0; i < c->n; i++)
-        map_depose(c, i);
+        map_depose(c, i, heirs[i]);
     if (!changed)
         return;
     snib__slot_moved(e, moved, now);

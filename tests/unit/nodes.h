@@ -17,6 +17,7 @@ struct peer {
     int run;       /* counts its restarts, after which it is another server */
     bool down;
     bool single; /* not a node of a cluster */
+    bool alone;  /* it has no replica */
     bool hangs;  /* connecting to it hangs */
     bool silent; /* it holds all replies back */
     bool mute;   /* it holds back those on its pub/sub link */
@@ -115,10 +116,11 @@ static inline void peer_says(struct peer *one, char words[WORDS][96], char *out)
     } else if (strcmp(words[0], "CLIENT") == 0 && strcmp(words[1], "ID") == 0) {
         sprintf(out, ":7\r\n");
     } else if (strcmp(words[0], "WAIT") == 0) {
-        sprintf(out, ":1\r\n");
+        sprintf(out, ":%d\r\n", !one->alone);
     } else if (strcmp(words[0], "INFO") == 0) {
-        sprintf(text, "run_id:%c%d\r\nredis_mode:%s\r\nconnected_slaves:1\r\n",
-                'a' + (int)(one - peers), one->run, one->single ? "standalone" : "cluster");
+        sprintf(text, "run_id:%c%d\r\nredis_mode:%s\r\nconnected_slaves:%d\r\n",
+                'a' + (int)(one - peers), one->run, one->single ? "standalone" : "cluster",
+                !one->alone);
         sprintf(out, "$%d\r\n%s\r\n", (int)strlen(text), text);
     } else {
         sprintf(out, "+OK\r\n");

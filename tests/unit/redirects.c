@@ -615,6 +615,34 @@ static void silence_of_durable_link_is_noticed(void **state)
     }
 }
 
+/* The only replica takes over, and has none itself.  A number of replicas that was asked for counts there, too, as it does
+ * behind sentinels; where there has never been a replica it does not. */
+static void replica_that_takes_over_has_none(void **state)
+{
+    (void)state;
+    for (int variant = 0; variant < 4; variant++) {
+        bool never = variant & 1, known = variant & 2;
+        struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+        engine->config.durability = 1;
+        engine->config.durability_policy = SNIB_DURABILITY_REFUSE;
+        engine->config.durability_timeout = SECOND;
+        peers[1].alone = never;
+        peers[2].alone = true;
+        held(engine, "bar");
+        held(engine, "{foo}1");
+        crash(engine, 'b');
+        common_epoch++;
+        map_of(common, "a:0-8191 c:8192-16383");
+        if (known) /* it is met before it is needed */
+            pass(engine, now + 2 * SECOND);
+        struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "foo"), 0);
+        pass(engine, now + 2 * SECOND);
+        assert_true(op->done);
+        assert_int_equal(op->code, never ? SNIB_OK : SNIB_EREPLICAS);
+        snib__engine_free(engine);
+    }
+}
+
 /* Only the pub/sub link is silent: the node answers on the other, and is asked a few times a second. */
 static void silence_of_messages_is_no_storm(void **state)
 {
@@ -948,6 +976,7 @@ int main(void)
         cmocka_unit_test(failed_node_is_not_waited_for),
         cmocka_unit_test(silence_is_noticed_while_waiting),
         cmocka_unit_test(silence_of_durable_link_is_noticed),
+        cmocka_unit_test(replica_that_takes_over_has_none),
         cmocka_unit_test(silence_of_messages_is_no_storm),
         cmocka_unit_test(patience_is_with_the_present_server),
         cmocka_unit_test(patience_begins_with_the_move),
