@@ -75,15 +75,19 @@ static struct snib__hold *move_sort(struct snib__hold *chain)
     return sorted;
 }
 
+/* A question about a fixed lease that cannot be sent for want of memory is asked later: no renewal would find out. */
 static void move_ask(struct snib__engine *e, struct snib__gate *gate, bool anew, snib__time now)
 {
     for (struct snib__hold *hold = snib__gate_first(gate); hold;
          hold = snib__gate_next(gate, hold)) {
         bool asked = (hold->flags & SNIB__ASKED) && !anew;
         int64_t lease = hold->flags & SNIB__LISTED ? (int64_t)(e->config.lease / SNIB__MS) : 0;
-        if ((hold->flags & SNIB__INHERITED) && hold->phase == SNIB__HELD && !asked &&
-            snib__watchdog_single(e, hold, lease, now) == 0)
+        if (!(hold->flags & SNIB__INHERITED) || hold->phase != SNIB__HELD || asked)
+            continue;
+        if (snib__watchdog_single(e, hold, lease, now) == 0)
             hold->flags |= SNIB__ASKED;
+        else if (hold->lease_ms)
+            snib__watchdog_ask_later(hold, now);
     }
 }
 

@@ -55,8 +55,39 @@ static void each_allocation(void **state)
     }
 }
 
+/* A hold with a lease of its own, which no renewal asks about, moves: its new server confirms it all the same. */
+static void moved_lease_is_confirmed(void **state)
+{
+    (void)state;
+    const struct snib__acquire how = {.wait = SNIB__NEVER, .lease = 60 * SECOND};
+    for (uint32_t n = 1; n <= 8; n++) {
+        int32_t code;
+        const struct snib__hold *holds[3];
+        struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+        held(engine, "bar");
+        for (int i = 0; i < 3; i++) {
+            static const char *const names[] = {"foo", "{foo}1", "{foo}2"};
+            struct snib__gate *lock = gate(engine, SNIB_MUTEX, names[i]);
+            struct snib__op *op = snib__engine_acquire(engine, lock, &how, now, &code);
+            serve(engine);
+            holds[i] = acquired(engine, op);
+        }
+        common_epoch++;
+        map_of(common, "a:0-16383");
+        ledger_refuse(n);
+        while (served_by(engine, "foo") == 'b')
+            pass(engine, now + 10 * SNIB__MS);
+        ledger_refuse(0);
+        pass(engine, now + SECOND);
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(snib__hold_state(engine, holds[i], now), SNIB_HOLD_VALID);
+        snib__engine_free(engine);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_allocation)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_allocation),
+                                       cmocka_unit_test(moved_lease_is_confirmed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
