@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "99faac0342999e2f"
+#define SNIB_BUILD_ID "4c4f2bd1d668a3fa"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -24300,7 +24300,8 @@ static int snib__durable_send(struct snib__engine *e, struct snib__node *node,
 {
     struct snib__durable *d = durable_of(node);
     struct snib__link *link = durable_link(node);
-    if (!d || durable_want(e, node, now) < 0 || (request->asking && link->conn.state != SNIB__CONN_READY))
+    if (!d || durable_want(e, node, now) < 0 ||
+        (request->asking && link->conn.state != SNIB__CONN_READY))
         return -1;
     if (d->waiting || link->conn.state != SNIB__CONN_READY)
         return durable_collect(node, request, now);
@@ -27834,15 +27835,19 @@ static struct snib__hold *move_sort(struct snib__hold *chain)
     return sorted;
 }
 
+/* A question about a fixed lease that cannot be sent for want of memory is asked later: no renewal would find out. */
 static void move_ask(struct snib__engine *e, struct snib__gate *gate, bool anew, snib__time now)
 {
     for (struct snib__hold *hold = snib__gate_first(gate); hold;
          hold = snib__gate_next(gate, hold)) {
         bool asked = (hold->flags & SNIB__ASKED) && !anew;
         int64_t lease = hold->flags & SNIB__LISTED ? (int64_t)(e->config.lease / SNIB__MS) : 0;
-        if ((hold->flags & SNIB__INHERITED) && hold->phase == SNIB__HELD && !asked &&
-            snib__watchdog_single(e, hold, lease, now) == 0)
+        if (!(hold->flags & SNIB__INHERITED) || hold->phase != SNIB__HELD || asked)
+            continue;
+        if (snib__watchdog_single(e, hold, lease, now) == 0)
             hold->flags |= SNIB__ASKED;
+        else if (hold->lease_ms)
+            snib__watchdog_ask_later(hold, now);
     }
 }
 

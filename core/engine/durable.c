@@ -258,7 +258,8 @@ int snib__durable_send(struct snib__engine *e, struct snib__node *node,
 {
     struct snib__durable *d = durable_of(node);
     struct snib__link *link = durable_link(node);
-    if (!d || durable_want(e, node, now) < 0 || (request->asking && link->conn.state != SNIB__CONN_READY))
+    if (!d || durable_want(e, node, now) < 0 ||
+        (request->asking && link->conn.state != SNIB__CONN_READY))
         return -1;
     if (d->waiting || link->conn.state != SNIB__CONN_READY)
         return durable_collect(node, request, now);

@@ -156,7 +156,8 @@ static void node_without_slots_has_time_to_replicate(void **state)
     struct snib__link *line = &engine->nodes->lanes[SNIB__LANES_MAX - 1];
     assert_string_equal(line->node->where, "c:6379");
     op = acquire(engine, gate(engine, SNIB_MUTEX, "{bar}2"), 0);
-    for (int step = 0; step < 29; step++) { /* the acquisition is answered, but not the WAIT behind it */
+    for (int step = 0; step < 29;
+         step++) { /* the acquisition is answered, but not the WAIT behind it */
         for (struct snib__link *link = snib__engine_links(engine); link;
              link = snib__link_next(link))
             while ((link != line || peers[2].asking < 3) && serve_link(engine, link))
