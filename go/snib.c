@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "4c4f2bd1d668a3fa"
+#define SNIB_BUILD_ID "f37fec7568e21359"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -16212,6 +16212,7 @@ static bool snib__durable_is(const struct snib__link *link);
 static bool snib__durable_takes(const struct snib__engine *e, const struct snib__request *request);
 static bool snib__durable_pending(const struct snib__node *node);
 static snib__time snib__durable_since(struct snib__node *node);
+static void snib__durable_renamed(struct snib__node *node);
 static void snib__durable_succeed(struct snib__node *node, const struct snib__node *former);
 static void snib__durable_free(struct snib__node *node);
 static int snib__durable_encode(const struct snib__engine *e, struct snib__buf *out,
@@ -24183,6 +24184,15 @@ static void durable_count(struct snib__durable *d, int32_t replicas, snib__time 
     d->counted_at = now;
 }
 
+/* The node is another server, of which nothing is known. */
+static void snib__durable_renamed(struct snib__node *node)
+{
+    if (node->durable) {
+        node->durable->any = node->durable->told = false;
+        node->durable->replicas = -1;
+    }
+}
+
 /* A node has all that another has served, whose replica it was. */
 static void snib__durable_succeed(struct snib__node *node, const struct snib__node *former)
 {
@@ -27991,8 +28001,9 @@ static void snib__node_rename(struct snib__engine *e, struct snib__node *node,
     node->down_since = node->dull_since = node->ask_at = SNIB__NEVER;
     node->failure = SNIB_EUNREACHABLE;
     node->words[0] = 0;
-    node->moved_at = node->failed_over_at = 0;
+    node->moved_at = node->failed_over_at = node->astray_at = node->shortens_at = 0;
     node->moved_back = false;
+    snib__durable_renamed(node);
     for (int kind = 0; kind < 2; kind++) {
         node->links[kind].backoff = 0;
         node->links[kind].next_try = 0;

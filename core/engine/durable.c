@@ -141,6 +141,15 @@ static void durable_count(struct snib__durable *d, int32_t replicas, snib__time 
     d->counted_at = now;
 }
 
+/* The node is another server, of which nothing is known. */
+void snib__durable_renamed(struct snib__node *node)
+{
+    if (node->durable) {
+        node->durable->any = node->durable->told = false;
+        node->durable->replicas = -1;
+    }
+}
+
 /* A node has all that another has served, whose replica it was. */
 void snib__durable_succeed(struct snib__node *node, const struct snib__node *former)
 {

@@ -147,6 +147,7 @@ bool snib__durable_is(const struct snib__link *link);
 bool snib__durable_takes(const struct snib__engine *e, const struct snib__request *request);
 bool snib__durable_pending(const struct snib__node *node);
 snib__time snib__durable_since(struct snib__node *node);
+void snib__durable_renamed(struct snib__node *node);
 void snib__durable_succeed(struct snib__node *node, const struct snib__node *former);
 void snib__durable_free(struct snib__node *node);
 int snib__durable_encode(const struct snib__engine *e, struct snib__buf *out,

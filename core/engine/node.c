@@ -106,8 +106,9 @@ void snib__node_rename(struct snib__engine *e, struct snib__node *node,
     node->down_since = node->dull_since = node->ask_at = SNIB__NEVER;
     node->failure = SNIB_EUNREACHABLE;
     node->words[0] = 0;
-    node->moved_at = node->failed_over_at = 0;
+    node->moved_at = node->failed_over_at = node->astray_at = node->shortens_at = 0;
     node->moved_back = false;
+    snib__durable_renamed(node);
     for (int kind = 0; kind < 2; kind++) {
         node->links[kind].backoff = 0;
         node->links[kind].next_try = 0;

@@ -643,6 +643,34 @@ static void replica_that_takes_over_has_none(void **state)
     }
 }
 
+/* What is known of a node's replicas is of the server at its address: the place of one that has left the cluster, taken by
+ * another, says nothing. */
+static void new_node_never_had_a_replica(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    engine->config.durability = 1;
+    engine->config.durability_policy = SNIB_DURABILITY_REFUSE;
+    engine->config.durability_timeout = SECOND;
+    peers[3].alone = true;
+    held(engine, "bar");
+    snib__hold_drop(engine, held(engine, "{foo}1"), now);
+    serve(engine);
+    const struct snib__node *node = engine->route->serves(engine, "foo", 3);
+    common_epoch++;
+    map_of(common, "a:0-16383");
+    pass(engine, now + 15 * SECOND);
+    common_epoch++;
+    map_of(common, "a:0-8191 d:8192-16383");
+    pass(engine, now + 15 * SECOND);
+    assert_ptr_equal(engine->route->serves(engine, "foo", 3), node);
+    assert_int_equal(served_by(engine, "foo"), 'd');
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "foo"), 0);
+    pass(engine, now + 2 * SECOND);
+    assert_true(op->done && op->code == SNIB_OK);
+    snib__engine_free(engine);
+}
+
 /* Only the pub/sub link is silent: the node answers on the other, and is asked a few times a second. */
 static void silence_of_messages_is_no_storm(void **state)
 {
@@ -977,6 +1005,7 @@ int main(void)
         cmocka_unit_test(silence_is_noticed_while_waiting),
         cmocka_unit_test(silence_of_durable_link_is_noticed),
         cmocka_unit_test(replica_that_takes_over_has_none),
+        cmocka_unit_test(new_node_never_had_a_replica),
         cmocka_unit_test(silence_of_messages_is_no_storm),
         cmocka_unit_test(patience_is_with_the_present_server),
         cmocka_unit_test(patience_begins_with_the_move),
