@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "f37fec7568e21359"
+#define SNIB_BUILD_ID "aca304ce18190219"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -23293,7 +23293,7 @@ struct snib__member { /* an address that is or was part of the cluster */
     /* lost all its slots: requests it does not answer soon go to other nodes */
     bool deposed;
     snib__time probed_at; /* when it was last asked because its pub/sub link owes a reply */
-    snib__time named_at;  /* when an ASK last named it */
+    snib__time named_at;  /* when an ASK last named it, since it had slots; 0: never */
 };
 
 /* A server's own MOVED for a slot: for a while, maps that say otherwise are not believed. */
@@ -23903,12 +23903,14 @@ static bool cluster_redirected(struct snib__engine *e, struct snib__link *link,
 
 /* ---- time ---- */
 
-/* Its other lanes may be up without the first, which may be
- * reconnecting to what is now a replica. */
+/* Its other lanes may be up without the first, which may be reconnecting to what is now a replica.  Nor has a WAIT its time
+ * there, unless ASK has brought here what it is for: another server decides that. */
 static snib__time cluster_overdue(const struct snib__member *member)
 {
-    const struct snib__node *node = member->node;
+    struct snib__node *node = member->node;
     snib__time oldest = snib__node_ready(node) ? snib__node_oldest(node) : snib__lane_oldest(node);
+    if (member->slots == 0 && member->named_at == 0 && snib__durable_since(node) < oldest)
+        oldest = snib__durable_since(node);
     if (!member->deposed || oldest == SNIB__NEVER)
         return SNIB__NEVER;
     return oldest + CLUSTER_SILENCE;
@@ -27708,6 +27710,7 @@ static void map_depose(struct snib__cluster *c, uint32_t i, uint16_t heir)
         snib__durable_succeed(c->member[heir].node, member->node);
     } else if (member->slots > 0) {
         member->deposed = false;
+        member->named_at = 0;
     }
 }
 

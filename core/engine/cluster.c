@@ -581,12 +581,14 @@ static bool cluster_redirected(struct snib__engine *e, struct snib__link *link,
 
 /* ---- time ---- */
 
-/* Its other lanes may be up without the first, which may be
- * reconnecting to what is now a replica. */
+/* Its other lanes may be up without the first, which may be reconnecting to what is now a replica.  Nor has a WAIT its time
+ * there, unless ASK has brought here what it is for: another server decides that. */
 static snib__time cluster_overdue(const struct snib__member *member)
 {
-    const struct snib__node *node = member->node;
+    struct snib__node *node = member->node;
     snib__time oldest = snib__node_ready(node) ? snib__node_oldest(node) : snib__lane_oldest(node);
+    if (member->slots == 0 && member->named_at == 0 && snib__durable_since(node) < oldest)
+        oldest = snib__durable_since(node);
     if (!member->deposed || oldest == SNIB__NEVER)
         return SNIB__NEVER;
     return oldest + CLUSTER_SILENCE;

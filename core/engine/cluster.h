@@ -18,7 +18,7 @@ struct snib__member { /* an address that is or was part of the cluster */
     /* lost all its slots: requests it does not answer soon go to other nodes */
     bool deposed;
     snib__time probed_at; /* when it was last asked because its pub/sub link owes a reply */
-    snib__time named_at;  /* when an ASK last named it */
+    snib__time named_at;  /* when an ASK last named it, since it had slots; 0: never */
 };
 
 /* A server's own MOVED for a slot: for a while, maps that say otherwise are not believed. */

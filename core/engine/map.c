@@ -214,6 +214,7 @@ static void map_depose(struct snib__cluster *c, uint32_t i, uint16_t heir)
         snib__durable_succeed(c->member[heir].node, member->node);
     } else if (member->slots > 0) {
         member->deposed = false;
+        member->named_at = 0;
     }
 }
 

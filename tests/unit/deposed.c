@@ -213,10 +213,70 @@ static void unasked_end_of_a_waiters_own_channel(void **state)
     snib__engine_free(engine);
 }
 
+/* The same for what replicas must have: that link is the only one on which anything is under way. */
+static void durable_link_of_a_deposed_node_is_left(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    engine->config.durability = 1;
+    engine->config.durability_timeout = SECOND;
+    held(engine, "bar");
+    held(engine, "{foo}1");
+    peers[1].silent = true;
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "foo"), 0);
+    serve(engine);
+    common_epoch++;
+    map_of(common, "a:0-8191 c:8192-16383");
+    snib__node_ask(engine, engine->route->serves(engine, "bar", 3), 2, now);
+    serve(engine);
+    assert_int_equal(served_by(engine, "foo"), 'c');
+    assert_false(op->done);
+    pass(engine, now + 400 * SNIB__MS);
+    assert_true(op->done && op->code == SNIB_OK);
+    snib__engine_free(engine);
+}
+
+/* Its slots come back to it, key by key: what ASK brings there has the time that replicas may take. */
+static void deposed_node_that_is_asked_may_replicate(void **state)
+{
+    (void)state;
+    char text[64], words[WORDS][96];
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    engine->config.durability = 1;
+    engine->config.durability_timeout = 3 * SECOND;
+    held(engine, "bar");
+    held(engine, "{foo}1");
+    struct snib__link *line = &engine->route->serves(engine, "foo", 3)->lanes[SNIB__LANES_MAX - 1];
+    common_epoch++;
+    map_of(common, "a:0-16383");
+    pass(engine, now + 12 * SECOND);
+    sprintf(text, "ASK %d b:6379", snib__slot("foo", 3));
+    peers[0].says = text;
+    peers[0].times = -1;
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "foo"), 0);
+    for (int step = 0; step < 25;
+         step++) { /* the acquisition is answered, but not the WAIT behind it */
+        for (struct snib__link *link = snib__engine_links(engine); link;
+             link = snib__link_next(link))
+            while ((link != line || peers[1].asking < 1) && serve_link(engine, link))
+                continue;
+        now += 100 * SNIB__MS;
+        snib__engine_tick(engine, now);
+    }
+    assert_int_equal(peers[1].asking, 1);
+    assert_true(next_command(snib__link_output(line), words));
+    assert_string_equal(words[0], "WAIT");
+    snib__engine_input(engine, line, ":1\r\n", 4, now);
+    assert_true(op->done && op->code == SNIB_OK);
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lane_of_a_deposed_node_is_left),
+        cmocka_unit_test(durable_link_of_a_deposed_node_is_left),
+        cmocka_unit_test(deposed_node_that_is_asked_may_replicate),
         cmocka_unit_test(lane_outlives_the_first_of_a_deposed_node),
         cmocka_unit_test(what_waits_follows_its_slot),
         cmocka_unit_test(silent_node_is_not_asked),
