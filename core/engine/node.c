@@ -244,14 +244,16 @@ bool snib__node_is_former(const struct snib__engine *e, const struct snib__link 
     return moved || (elsewhere && !request->asking);
 }
 
-/* What a former server has released, the next one may still have. */
+/* What a former server has released, the next one may still have.  link NULL: it has ended since. */
 static void node_answer_release(struct snib__engine *e, const struct snib__link *link,
                                 const struct snib__request *request,
                                 const struct snib__value *reply, uint32_t n, int32_t error,
                                 const char *text, snib__time now)
 {
     struct snib__hold *hold = request->subject;
-    bool former = link && !error && !hold->passed && snib__node_is_former(e, link, request);
+    bool moved = link ? snib__node_is_former(e, link, request)
+                      : snib__gate_moved(e, hold->gate, request->sent_at);
+    bool former = moved && !error && !hold->passed;
     struct snib__hold *rest = former ? snib__hold_again(e, hold) : NULL;
     snib__gate_answer_release(e, hold, request->sent_at, former, reply, n, error, text, now);
     if (!rest)

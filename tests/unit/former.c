@@ -371,6 +371,38 @@ static void late_promise_is_a_question(void **state)
     }
 }
 
+/* A plain lock's release is two commands: the first is answered, the name moves, and the connection ends before the second
+ * is. */
+static void former_server_has_released_one_half(void **state)
+{
+    (void)state;
+    int32_t code;
+    struct snib__engine *engine = begin_three();
+    held(engine, "bar");
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_PLAIN, "foo"), 0);
+    serve(engine);
+    struct snib__hold *hold = acquired(engine, op);
+    struct snib__link *link = &hold->gate->node->links[SNIB__COMMAND];
+    link->conn.delifeq = true;
+    peers[1].silent = true;
+    now += SNIB__MS;
+    op = snib__engine_release(engine, hold, now, &code);
+    snib__engine_input(engine, link, ":1\r\n", 4, now);
+    assert_false(op->done);
+    now += SNIB__MS;
+    goes_to(engine, 'c');
+    serve(engine);
+    const int scripts = peers[2].scripts;
+    snib__engine_link_down(engine, link, SNIB_EUNREACHABLE, 104, now);
+    assert_true(op->done && op->code == SNIB_OK);
+    peers[2].says = ":0";
+    peers[2].times = -1;
+    serve(engine);
+    assert_int_equal(peers[2].scripts, scripts + 1);
+    assert_int_equal(engine->releasing, 0);
+    snib__engine_free(engine);
+}
+
 /* Nor is a grant that waits for the former server's replicas, of which the next one may have been none. */
 static void former_server_replicates_for_itself(void **state)
 {
@@ -590,6 +622,7 @@ int main(void)
         cmocka_unit_test(lost_fair_hold_gives_its_place_back),
         cmocka_unit_test(extension_finds_the_failover),
         cmocka_unit_test(restart_gives_its_place_back),
+        cmocka_unit_test(former_server_has_released_one_half),
         cmocka_unit_test(former_server_replicates_for_itself),
         cmocka_unit_test(slot_back_has_forgotten),
         cmocka_unit_test(given_back_again_to_the_same_server),
