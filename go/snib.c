@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "e0e18db5e0d0cd87"
+#define SNIB_BUILD_ID "ce2c2c8bf22c6510"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -11521,7 +11521,7 @@ _Atomic snib__time snib__ahead;
 
 /* Requests are collected while the client waits for this many replies, on all links together, and
  * for at least LINK_BUSY of them on the link in question. */
-#define DRIVER_DEFER_ABOVE 12
+#define DRIVER_DEFER_ABOVE 8
 #define DRIVER_LINK_BUSY 2
 #define DRIVER_COLLECT_MAX 16
 #define DRIVER_READ_BYTES 16384

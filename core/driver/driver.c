@@ -7,7 +7,7 @@
 
 /* Requests are collected while the client waits for this many replies, on all links together, and
  * for at least LINK_BUSY of them on the link in question. */
-#define DRIVER_DEFER_ABOVE 12
+#define DRIVER_DEFER_ABOVE 8
 #define DRIVER_LINK_BUSY 2
 #define DRIVER_COLLECT_MAX 16
 #define DRIVER_READ_BYTES 16384

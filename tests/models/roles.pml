@@ -7,7 +7,7 @@
  *               leave its request in flight; the background thread; a server that answers in any order.  The socket
  *               may be full, and it may end: then the background thread makes the next one.
  * Abstracted    bytes are whole requests; a reader takes all answers that are there.  The write rule is wider than the
- *               real one: whatever may be collected is, or is not, once one request is on its way (really: twelve).
+ *               real one: whatever may be collected is, or is not, once one request is on its way (really: eight).
  *               Any thread that waits may be nominated, and a nominee may be passed over at any time (really: the
  *               oldest, and after 100 ms).  A thread with wakes to deliver, or without, lets others have the mutex.  No
  *               other links, no consumer of a queue that reads (core/driver/lead.c), and no caller that does not
