@@ -385,8 +385,15 @@ func newGroup(k kind, members []uint64, o *lockOptions) (uint64, error) {
 
 func freeLock(lock uint64) { C.bridge_lock_free(C.uint64_t(lock)) }
 
-// freeHold does not wait: a hold that is still held is released in the background.
 func freeHold(hold uint64) { C.bridge_hold_free(C.uint64_t(hold)) }
+
+// giveBack releases a hold that no caller gets, in the background. To free its handle would not be enough: a re-entry
+// would go on to count, and the owner's last Unlock would not be told what became of the lock.
+func giveBack(hold uint64) {
+	if s := startRelease(hold, 0, 0, 0); s.code == ErrLost {
+		freeHold(hold)
+	}
+}
 
 // abandonHold stops renewing a hold, so its lease runs out.
 func abandonHold(hold uint64) { C.bridge_hold_abandon(C.uint64_t(hold)) }

@@ -97,7 +97,7 @@ func (c *Client) deliver(events []event) {
 		}
 		c.mu.Unlock()
 		if k == nil && e.hold != 0 {
-			freeHold(e.hold) // the waiter has gone: release the grant
+			giveBack(e.hold) // the waiter has gone
 		}
 	}
 }

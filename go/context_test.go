@@ -472,6 +472,46 @@ func TestGrantedTooLate(t *testing.T) {
 	await(t, func() bool { return s.do(t, "GET", "semaphore") == "1" })
 }
 
+// lateContext is cancelled between the call that acquires and its answer.
+type lateContext struct {
+	context.Context
+	asked int
+	done  chan struct{}
+}
+
+func (c *lateContext) Done() <-chan struct{} {
+	if c.asked++; c.asked == 2 {
+		close(c.done)
+	}
+	return c.done
+}
+
+func (c *lateContext) Err() error {
+	if c.asked >= 2 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// A re-entry that is given back, because its context has ended, does not count: the Unlock of the other hold releases
+// the lock, and is told what the server says.
+func TestReentryGivenBack(t *testing.T) {
+	s := startServer(t)
+	client := open(t, s.url())
+	orders := client.Reentrant("orders", 7)
+	hold := lock(t, orders)
+	late := &lateContext{Context: background, done: make(chan struct{})}
+	if again, err := orders.Lock(late); !errors.Is(err, context.Canceled) || again != nil {
+		t.Fatalf("%v, %v", again, err)
+	}
+	if got := s.do(t, "del", "orders"); got != "1" {
+		t.Fatalf("deleted %s", got)
+	}
+	if err := hold.Unlock(background); !errors.Is(err, snib.ErrLost) {
+		t.Errorf("%v", err)
+	}
+}
+
 // endsLate is a context that ends while the server is asked, when Err has been called a number of times.
 type endsLate struct {
 	context.Context

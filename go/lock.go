@@ -137,7 +137,7 @@ func (l *lock) grant(ctx context.Context, w wish) (hold uint64, fencing int64, e
 		hold, fencing = e.hold, e.fencing
 	}
 	if hold != 0 && ended(ctx) {
-		freeHold(hold)
+		giveBack(hold)
 		hold, err = 0, contextError(ctx)
 	}
 	if err != nil {
