@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "ce2c2c8bf22c6510"
+#define SNIB_BUILD_ID "6fdc63a80c148c79"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -1073,7 +1073,8 @@ SNIB_API int snib_hold_extend_begin(snib_hold *hold, int64_t lease_ms, int64_t s
 /* snib_hold_free - free the handle.  NULL is allowed.  A hold that is still held is released without
  * waiting for the reply; call snib_hold_release() first if you need the result.  If a lost hold may still exist on
  * the server, it is released there.  After a re-entry the handle is reference-counted: each successful acquire
- * needs one free. */
+ * needs one release and one free.  A re-entry that is freed without its release still counts, so that the owner's other
+ * releases return SNIB_OK and change nothing; the last free then releases the lock. */
 SNIB_API void snib_hold_free(snib_hold *hold);
 
 /* snib_hold_abandon - free the handle of a hold that was dropped without a release.
