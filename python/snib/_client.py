@@ -142,13 +142,21 @@ class BaseClient(Options):
     def _used(self) -> None:
         """Called before each operation."""
         if not self._begun:
-            if self._credentials is not None and self._login_queue is None:
-                _credentials.begin(self)
-            self._begun = True  # before anything that lets other threads run
+            self._begun = True  # before anything that lets other threads run, each of which would make queues
             self._ready = not self._debug
-            _log.begin(self)
+            self._begin_queues()
         if self._debug:
             _core.debug_here(_debug.here(self._who()), self._actor())
+
+    def _begin_queues(self) -> None:
+        """Other threads go on meanwhile: the core keeps their requests for credentials until it has the queue."""
+        try:
+            if self._credentials is not None and self._login_queue is None:
+                _credentials.begin(self)
+        except BaseException:
+            self._begun = self._ready = False  # the next operation begins anew
+            raise
+        _log.begin(self)
 
     def _actor(self) -> int:
         """A number for who acquires: threads are even, tasks are odd; 0: not known."""

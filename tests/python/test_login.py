@@ -17,6 +17,7 @@ import pytest
 
 import snib
 import snib.aio
+from snib import _credentials
 from support import RENEWED, Program, Server, eventually
 
 USER = "ACL SETUSER app reset on >{} ~* &* +@all"
@@ -121,6 +122,29 @@ def test_function_in_asyncio(server: Server, issuer: Issuer) -> None:
 
     asyncio.run(main())
     assert len(issuer.calls) >= 2
+
+
+def test_threads_that_begin_together(server: Server, issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[snib.Client] = []
+    both = threading.Barrier(2)
+    begin = _credentials.begin
+
+    def slow(client: snib.Client) -> None:
+        begun.append(client)
+        time.sleep(0.1)  # others run
+        begin(client)
+
+    monkeypatch.setattr(_credentials, "begin", slow)
+    with snib.connect(server.url, credentials=issuer) as client:
+
+        def ping() -> None:
+            both.wait()
+            client.ping()
+
+        with ThreadPoolExecutor(2) as pool:
+            for done in [pool.submit(ping) for _ in range(2)]:
+                done.result()
+        assert begun == [client]  # a second queue would leave the core with one that nobody reads
 
 
 def test_members_of_one_lock(server: Server, issuer: Issuer) -> None:
