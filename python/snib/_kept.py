@@ -96,10 +96,9 @@ class Kept(Generic[H]):
     took it and will give it back.
     """
 
-    __slots__ = ("client", "_holds", "_newest", "__weakref__")
+    __slots__ = ("_holds", "_newest", "__weakref__")
 
-    def __init__(self, client: int) -> None:
-        self.client = client
+    def __init__(self) -> None:
         self._holds: dict[int, tuple[int, H, int, Block | None]] = {}
         self._newest = -1  # the number of the newest, which may have gone
 
@@ -192,9 +191,15 @@ class Kept(Generic[H]):
             self._newest = left[-1] if left else -1
         return entry
 
-    def clear(self) -> None:
-        """Let go of all but what `with` took, whose blocks find it lost; nothing but such a block keeps it."""
+    def forget(self, client: int) -> None:
+        """Let go of a client's holds but what `with` took, whose blocks find it lost; such a block alone keeps it.
+
+        A lock over several is kept at one of its clients, whichever comes first in its list.  A quorum outlives the
+        others.
+        """
         for number, entry in self._holds.copy().items():
+            if entry[1]._lock._client._number != client:
+                continue
             _strong.pop(number, None)
             if not entry[3]:
                 self._pop(number)
@@ -238,7 +243,7 @@ _gone = functools.partial(_core.forget_dead, _names)  # runs no Python, see bind
 
 def kept_for(client: int, key: Hashable) -> Kept[Any]:
     """The Kept of a lock; it lives while it is in use or has holds."""
-    new: Kept[Any] = Kept(client)
+    new: Kept[Any] = Kept()
     known = KeyedRef(new, _gone, (client, key))
     while True:
         found = _names.setdefault(known.key, known)()
@@ -249,6 +254,5 @@ def kept_for(client: int, key: Hashable) -> Kept[Any]:
 
 def forget(client: int) -> None:
     """Drop the holds of a client that was closed."""
-    for kept in [*_strong.values()]:
-        if kept.client == client:
-            kept.clear()
+    for kept in set([*_strong.values()]):
+        kept.forget(client)

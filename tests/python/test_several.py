@@ -206,6 +206,28 @@ def test_a_minority_may_fail(nodes: Nodes) -> None:
         hold.check()
 
 
+@pytest.mark.parametrize("closed", [1, 2])
+def test_the_client_of_a_minority_may_be_closed(nodes: Nodes, closed: int) -> None:
+    """What acquire() got stays, too, whichever of the clients was opened first."""
+    members = [*reversed(nodes.lock("vault").members)]
+    lock = snib.QuorumLock(members, lease=10, quarantine=False)
+    with lock as hold:
+        eventually(lambda: nodes.held("vault") == 3)
+        assert lock.acquire(False) is False
+        members[closed]._client.close()
+        hold.check()
+    eventually(lambda: nodes.held("vault") == 0)
+
+    members = [*reversed(nodes.lock("vault").members)]
+    lock = snib.QuorumLock(members, lease=10, quarantine=False)
+    assert lock.acquire() is True
+    eventually(lambda: nodes.held("vault") == 3)
+    members[closed]._client.close()
+    eventually(lambda: nodes.held("vault") == 2)
+    lock.release()
+    eventually(lambda: nodes.held("vault") == 0)
+
+
 @pytest.mark.parametrize("timeout", [0, 0.3, 1.5])
 def test_servers_that_are_down_hold_nothing(nodes: Nodes, timeout: float) -> None:
     """Nobody has the lock, so no result may say so: neither of a majority nor of all."""
