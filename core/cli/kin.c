@@ -24,7 +24,7 @@ struct process {
     pid_t parent;
     pid_t group;
     unsigned long long start; /* with the pid, an identity */
-    bool is_dead;             /* a zombie */
+    bool is_dead;             /* a zombie, and no thread of it is left */
     bool is_kin;
 };
 
@@ -33,7 +33,7 @@ static bool read_process(pid_t pid, struct process *out)
     char path[32];
     char text[1024];
     char state;
-    int parent, group;
+    int parent, group, threads;
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
     FILE *file = fopen(path, "re");
     if (!file)
@@ -44,13 +44,14 @@ static bool read_process(pid_t pid, struct process *out)
     char *rest = strrchr(text, ')'); /* a program's name may contain anything */
     *out = (struct process){.pid = pid};
     if (!rest || sscanf(rest + 1,
-                        " %c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
+                        " %c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d "
                         "%*d %llu",
-                        &state, &parent, &group, &out->start) != 4)
+                        &state, &parent, &group, &threads, &out->start) != 5)
         return false;
     out->parent = parent;
     out->group = group;
-    out->is_dead = state == 'Z' || state == 'X';
+    /* Or only its first thread has ended. */
+    out->is_dead = (state == 'Z' || state == 'X') && threads < 2;
     return true;
 }
 

@@ -56,6 +56,25 @@ except BlockingIOError:
 """
 
 
+# A command that leaves a process in a separate session, whose first thread has ended: /proc calls it a zombie.
+FIRST_THREAD_ENDED = r"""
+import ctypes, os, threading, time
+reader, writer = os.pipe()
+if os.fork():
+    os.read(reader, 1)
+    os._exit(3)
+os.setsid()
+def work():
+    while open(f"/proc/{os.getpid()}/stat").read().rpartition(")")[2].split()[0] != "Z":
+        time.sleep(.01)
+    os.write(1, b"ready\n")
+    os.write(writer, b"x")
+    time.sleep(1000)
+threading.Thread(target=work).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
 # Marks the processes of this run, because the same tests may run in parallel.
 os.environ["SNIB_TEST_RUN"] = str(os.getpid())
 
@@ -455,6 +474,17 @@ class Guard(CommandCase):
         self.server("DEL", "rest:lost")
         self.assertEqual(self.end(process)[0], LOST)
         self.assertEqual(alive("rest:lost"), [])
+
+    def test_rest_without_its_first_thread(self):
+        for options in (), ("--rest", "wait", "--lease", LEASE):
+            with self.subTest(options=options):
+                process = self.start("run", "rest:threads", "--kill-after", "300ms", *options, "--", PYTHON, "-c",
+                                     FIRST_THREAD_ENDED)
+                self.assertEqual(process.stdout.readline(), "ready\n")
+                if options:
+                    self.server("DEL", "rest:threads")
+                self.assertEqual(process.wait(60), LOST if options else 3)
+                self.assertFree("rest:threads")
 
     def test_rest_is_ignored(self):
         script = f"({self.until_go()}) >/dev/null 2>&1 & echo ready; exit 3"
