@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "6fdc63a80c148c79"
+#define SNIB_BUILD_ID "0feac753f418878c"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -11771,12 +11771,15 @@ static uint64_t driver_collected(const struct snib__link *link, const struct sni
 }
 
 /* Whether a link's output may wait for more.  It must not wait for a reply that nobody expects: so
- * the link itself has some on their way, and its reader sends the rest when they come. */
+ * the link itself has some on their way, and its reader sends the rest when they come.  After stop
+ * nobody does: the releases of a client that is closed without time for their replies leave now. */
 static bool driver_may_collect(const struct snib__driver *d, const struct snib__link *link,
                                const struct snib__sock *sock)
 {
     uint64_t collected = driver_collected(link, sock);
     uint64_t sent = snib__link_in_flight(link);
+    if (d->stop)
+        return false;
     if (collected >= DRIVER_COLLECT_MAX || sent < collected + DRIVER_LINK_BUSY)
         return false;
     sent = 0;
@@ -11845,7 +11848,8 @@ static void snib__driver_flush(struct snib__driver *d, const struct snib__sock *
     for (struct snib__link *link = snib__engine_links(d->engine); link;
          link = snib__link_next(link)) {
         bool reads = reading && snib__link_transport(link) == reading;
-        if (reads || (!alone && snib__buf_size(snib__link_output(link)) > 0))
+        bool may_write = !alone || d->stop; /* then the thread writes no more */
+        if (reads || (may_write && snib__buf_size(snib__link_output(link)) > 0))
             snib__driver_flush_link(d, link, reading);
     }
 }

@@ -461,6 +461,30 @@ static void closed_while_releasing(void **state)
     snib_client_free(client);
 }
 
+/* A client is closed without time for replies while many requests have none: the releases follow these at once, and are
+ * not collected for a reader that will not come back. */
+static void closed_behind_requests(void **state)
+{
+    struct server *server = *state;
+    char name[16];
+    snib_client *client = must_open(server->url), *other = must_open(server->url);
+    snib_hold *hold = must_acquire(must_lock(client, "a"), 0);
+    snib_queue *queue = must_queue(client);
+    server_pause(server);
+    for (int i = 0; i < 15; i++) {
+        snprintf(name, sizeof name, "b%d", i);
+        EXPECT(snib_lock_acquire_submit(must_lock(client, name), 0, -1, queue, 1, NULL, err),
+               SNIB_OK);
+    }
+    EXPECT(snib_client_close(client, 0, err), SNIB_TIMEDOUT);
+    server_continue(server);
+    snib_hold_free(must_acquire(must_lock(other, "a"), 10000)); /* a third of its lease */
+    snib_hold_free(hold);
+    snib_queue_free(queue);
+    snib_client_free(client);
+    snib_client_free(other);
+}
+
 /* The right to one lock is revoked: it is lost, and those renewed with it are not. */
 static void right_taken_away(void **state)
 {
@@ -527,6 +551,7 @@ int main(void)
         TEST(restarted_under_waiters),
         TEST(right_taken_away),
         TEST(closed_while_releasing),
+        TEST(closed_behind_requests),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

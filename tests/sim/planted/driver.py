@@ -570,6 +570,13 @@ MUTANTS = [
         "sim/driver",
     ),
     Mutant(
+        "the releases of a client that is closed without time are collected",
+        "driver/driver.c",
+        "    if (d->stop)\n        return false;\n    if (collected",
+        "    if (collected",
+        "live/bad_server closed_behind_requests",
+    ),
+    Mutant(
         "what may be collected is decided by one link alone",
         "driver/driver.c",
         "        if (other && snib__link_in_flight(at) > driver_collected(at, other))",
