@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "0feac753f418878c"
+#define SNIB_BUILD_ID "a4c9b1a5b7f5063b"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -55,6 +55,7 @@
 #define SNIB__HANDLE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 enum snib__kind { SNIB__CLIENT = 1, SNIB__LOCK = 2, SNIB__HOLD = 3, SNIB__OP = 4, SNIB__QUEUE = 5 };
@@ -87,6 +88,10 @@ extern _Atomic uint32_t snib__fork_generation;
 /* snib__fork_init - count forks from now on, and keep the table usable in the child.  Returns 0 or
  * errno, the same at every call; snib__handle_new() calls it too. */
 static int snib__fork_init(void);
+
+/* snib__fork_within - whether the calling thread is in a handler of fork() that the program registered before Snib's.
+ * There is no object behind any handle then, and none can be made. */
+static bool snib__fork_within(void);
 
 #endif
 
@@ -184,7 +189,8 @@ static const char *snib__address_text(const struct snib__address *address, char 
  *             inherits.  fork() waits while other threads of the library may have locks of OpenSSL (for up to 2 s,
  *             usually for far less) or of the system's resolver (for up to 0.1 s after a lookup has begun): the child
  *             could not unlock them.  A child made without fork()'s handlers, as by _Fork() or clone(), must not use
- *             the library.
+ *             the library.  Nor can a handler of pthread_atfork() that was registered before the first client was
+ *             opened: its calls return SNIB_EFORKED, and free nothing.
  */
 #ifndef SNIB_H
 #define SNIB_H
@@ -2982,6 +2988,9 @@ struct snib__queue {
 #define SNIB__LOG_MAX 256
 #define SNIB__TELL_QUEUED 2 /* hold->tell: it is in its queue's list of losses */
 
+/* client.c's: why there is no object behind a handle; returns the code. */
+static int snib__fail_handle(snib_error *err);
+
 /* Look up a handle; a client or lock that was inherited is replaced by its heir, anything else
  * inherited is refused.  NULL: the code is in *out_code, and *err is filled.  Give back with
  * snib__handle_put(). */
@@ -4338,6 +4347,18 @@ static struct snib__client *client_new(struct snib__url *where, const snib_clien
     return NULL;
 }
 
+static int client_fail_within(snib_error *err)
+{
+    return snib__fail(err, SNIB_EFORKED, 0,
+                      "a handler of fork() that was registered before the first client was opened "
+                      "cannot use Snib; register it later, or do this after fork()");
+}
+
+static int snib__fail_handle(snib_error *err)
+{
+    return snib__fork_within() ? client_fail_within(err) : snib__fail(err, SNIB_EHANDLE, 0, NULL);
+}
+
 static int client_open(const char *url, const snib_client_options *options,
                        snib_client **out_client, snib_error *err)
 {
@@ -4345,6 +4366,8 @@ static int client_open(const char *url, const snib_client_options *options,
     struct snib__url where;
     if (!out_client)
         return snib__fail_null(err, "out_client");
+    if (snib__fork_within())
+        return client_fail_within(err);
     int32_t code = client_settle_options(url, options, &o, &where, err);
     if (code)
         return code;
@@ -4407,7 +4430,7 @@ static struct snib__client *snib__client_enter(snib_client *handle, snib_error *
 {
     struct snib__client *client = snib__handle_get(SNIB__CLIENT, handle);
     if (!client) {
-        *out_code = snib__fail(err, SNIB_EHANDLE, 0, NULL);
+        *out_code = snib__fail_handle(err);
         return NULL;
     }
     if (snib__client_forked(client))
@@ -6484,7 +6507,6 @@ static void snib__carrier_steps(void *list)
 
 #include <assert.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -6520,23 +6542,38 @@ static pthread_once_t handle_fork_once = PTHREAD_ONCE_INIT;
 static int handle_fork_result;
 static bool handle_fork_known; /* a fork has met the handlers: they are registered */
 
+/* The forking thread is between the handlers of this file, the last of Snib's before a fork and the first after it: what
+ * runs there are handlers that the program registered before Snib's.  Snib's mutexes are held, and to the child all that
+ * it inherits still looks like its own. */
+static _Atomic bool handle_forking;      /* some thread is there; guarded by handle_mutex */
+static _Thread_local bool handle_within; /* it is this one */
+
 /* ---- Fork ------------------------------------------------------------------------------------ */
 
 static void handle_fork_prepare(void)
 {
     pthread_mutex_lock(&handle_mutex);
     handle_fork_known = true;
+    handle_within = true;
+    atomic_store_explicit(&handle_forking, true, memory_order_relaxed);
+}
+
+static void handle_fork_over(void)
+{
+    handle_within = false;
+    atomic_store_explicit(&handle_forking, false, memory_order_relaxed);
+    pthread_mutex_unlock(&handle_mutex);
 }
 
 static void handle_fork_parent(void)
 {
-    pthread_mutex_unlock(&handle_mutex);
+    handle_fork_over();
 }
 
 static void handle_fork_child(void)
 {
     atomic_fetch_add_explicit(&snib__fork_generation, 1, memory_order_relaxed);
-    pthread_mutex_unlock(&handle_mutex);
+    handle_fork_over();
 }
 
 static void handle_fork_register(void)
@@ -6550,6 +6587,11 @@ static int snib__fork_init(void)
 {
     pthread_once(&handle_fork_once, handle_fork_register);
     return handle_fork_result;
+}
+
+static bool snib__fork_within(void)
+{
+    return atomic_load_explicit(&handle_forking, memory_order_relaxed) && handle_within;
 }
 
 /* ---- Slots ----------------------------------------------------------------------------------- */
@@ -6652,7 +6694,7 @@ static void snib__handle_bind(const void *handle, void *object)
 static void *snib__handle_get(int kind, const void *handle)
 {
     struct handle_slot *slot = handle_slot_of(handle);
-    if (handle_kind_of(handle) != kind || !slot)
+    if (handle_kind_of(handle) != kind || !slot || snib__fork_within())
         return NULL;
     uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
     do {
@@ -6682,7 +6724,7 @@ static void snib__handle_put(const void *handle)
 static void *snib__handle_take(int kind, const void *handle)
 {
     struct handle_slot *slot = handle_slot_of(handle);
-    if (handle_kind_of(handle) != kind || !slot)
+    if (handle_kind_of(handle) != kind || !slot || snib__fork_within())
         return NULL;
     uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
     do {
@@ -6843,7 +6885,7 @@ static struct snib__hold *snib__hold_enter(snib_hold *handle, struct snib__clien
 {
     struct snib__hold *hold = snib__handle_get(SNIB__HOLD, handle);
     if (!hold) {
-        *out_code = snib__fail(err, SNIB_EHANDLE, 0, NULL);
+        *out_code = snib__fail_handle(err);
         return NULL;
     }
     *out_client = snib__gate_home(hold->gate);
@@ -7517,7 +7559,7 @@ static struct snib__lock *snib__lock_enter(snib_lock *handle, snib_error *err, i
 {
     struct snib__lock *lock = snib__handle_get(SNIB__LOCK, handle);
     if (!lock) {
-        *out_code = snib__fail(err, SNIB_EHANDLE, 0, NULL);
+        *out_code = snib__fail_handle(err);
         return NULL;
     }
     if (snib__client_forked(lock->client))
@@ -9648,7 +9690,7 @@ static struct snib__queue *snib__queue_enter(snib_queue *handle, snib_error *err
     struct snib__queue *queue = snib__handle_get(SNIB__QUEUE, handle);
     if (queue && !snib__client_forked(queue->client))
         return queue;
-    *out_code = snib__fail(err, queue ? SNIB_EFORKED : SNIB_EHANDLE, 0, NULL);
+    *out_code = queue ? snib__fail(err, SNIB_EFORKED, 0, NULL) : snib__fail_handle(err);
     if (queue)
         snib__handle_put(handle);
     return NULL;
@@ -10320,7 +10362,7 @@ static struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **ou
 {
     struct snib__op *op = snib__handle_get(SNIB__OP, handle);
     if (!op) {
-        *out_code = snib__fail(err, SNIB_EHANDLE, 0, NULL);
+        *out_code = snib__fail_handle(err);
         return NULL;
     }
     *out_client = op->home;

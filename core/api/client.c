@@ -342,6 +342,18 @@ static struct snib__client *client_new(struct snib__url *where, const snib_clien
     return NULL;
 }
 
+static int client_fail_within(snib_error *err)
+{
+    return snib__fail(err, SNIB_EFORKED, 0,
+                      "a handler of fork() that was registered before the first client was opened "
+                      "cannot use Snib; register it later, or do this after fork()");
+}
+
+int snib__fail_handle(snib_error *err)
+{
+    return snib__fork_within() ? client_fail_within(err) : snib__fail(err, SNIB_EHANDLE, 0, NULL);
+}
+
 static int client_open(const char *url, const snib_client_options *options,
                        snib_client **out_client, snib_error *err)
 {
@@ -349,6 +361,8 @@ static int client_open(const char *url, const snib_client_options *options,
     struct snib__url where;
     if (!out_client)
         return snib__fail_null(err, "out_client");
+    if (snib__fork_within())
+        return client_fail_within(err);
     int32_t code = client_settle_options(url, options, &o, &where, err);
     if (code)
         return code;
@@ -411,7 +425,7 @@ struct snib__client *snib__client_enter(snib_client *handle, snib_error *err, in
 {
     struct snib__client *client = snib__handle_get(SNIB__CLIENT, handle);
     if (!client) {
-        *out_code = snib__fail(err, SNIB_EHANDLE, 0, NULL);
+        *out_code = snib__fail_handle(err);
         return NULL;
     }
     if (snib__client_forked(client))

@@ -21,7 +21,6 @@
 
 #include <assert.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -57,23 +56,38 @@ static pthread_once_t handle_fork_once = PTHREAD_ONCE_INIT;
 static int handle_fork_result;
 static bool handle_fork_known; /* a fork has met the handlers: they are registered */
 
+/* The forking thread is between the handlers of this file, the last of Snib's before a fork and the first after it: what
+ * runs there are handlers that the program registered before Snib's.  Snib's mutexes are held, and to the child all that
+ * it inherits still looks like its own. */
+static _Atomic bool handle_forking;      /* some thread is there; guarded by handle_mutex */
+static _Thread_local bool handle_within; /* it is this one */
+
 /* ---- Fork ------------------------------------------------------------------------------------ */
 
 static void handle_fork_prepare(void)
 {
     pthread_mutex_lock(&handle_mutex);
     handle_fork_known = true;
+    handle_within = true;
+    atomic_store_explicit(&handle_forking, true, memory_order_relaxed);
+}
+
+static void handle_fork_over(void)
+{
+    handle_within = false;
+    atomic_store_explicit(&handle_forking, false, memory_order_relaxed);
+    pthread_mutex_unlock(&handle_mutex);
 }
 
 static void handle_fork_parent(void)
 {
-    pthread_mutex_unlock(&handle_mutex);
+    handle_fork_over();
 }
 
 static void handle_fork_child(void)
 {
     atomic_fetch_add_explicit(&snib__fork_generation, 1, memory_order_relaxed);
-    pthread_mutex_unlock(&handle_mutex);
+    handle_fork_over();
 }
 
 static void handle_fork_register(void)
@@ -87,6 +101,11 @@ int snib__fork_init(void)
 {
     pthread_once(&handle_fork_once, handle_fork_register);
     return handle_fork_result;
+}
+
+bool snib__fork_within(void)
+{
+    return atomic_load_explicit(&handle_forking, memory_order_relaxed) && handle_within;
 }
 
 /* ---- Slots ----------------------------------------------------------------------------------- */
@@ -189,7 +208,7 @@ void snib__handle_bind(const void *handle, void *object)
 void *snib__handle_get(int kind, const void *handle)
 {
     struct handle_slot *slot = handle_slot_of(handle);
-    if (handle_kind_of(handle) != kind || !slot)
+    if (handle_kind_of(handle) != kind || !slot || snib__fork_within())
         return NULL;
     uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
     do {
@@ -219,7 +238,7 @@ void snib__handle_put(const void *handle)
 void *snib__handle_take(int kind, const void *handle)
 {
     struct handle_slot *slot = handle_slot_of(handle);
-    if (handle_kind_of(handle) != kind || !slot)
+    if (handle_kind_of(handle) != kind || !slot || snib__fork_within())
         return NULL;
     uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
     do {

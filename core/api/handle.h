@@ -26,6 +26,7 @@
 #define SNIB__HANDLE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 enum snib__kind { SNIB__CLIENT = 1, SNIB__LOCK = 2, SNIB__HOLD = 3, SNIB__OP = 4, SNIB__QUEUE = 5 };
@@ -58,5 +59,9 @@ extern _Atomic uint32_t snib__fork_generation;
 /* snib__fork_init - count forks from now on, and keep the table usable in the child.  Returns 0 or
  * errno, the same at every call; snib__handle_new() calls it too. */
 int snib__fork_init(void);
+
+/* snib__fork_within - whether the calling thread is in a handler of fork() that the program registered before Snib's.
+ * There is no object behind any handle then, and none can be made. */
+bool snib__fork_within(void);
 
 #endif

@@ -9,7 +9,7 @@ struct snib__hold *snib__hold_enter(snib_hold *handle, struct snib__client **out
 {
     struct snib__hold *hold = snib__handle_get(SNIB__HOLD, handle);
     if (!hold) {
-        *out_code = snib__fail(err, SNIB_EHANDLE, 0, NULL);
+        *out_code = snib__fail_handle(err);
         return NULL;
     }
     *out_client = snib__gate_home(hold->gate);

@@ -203,7 +203,7 @@ struct snib__lock *snib__lock_enter(snib_lock *handle, snib_error *err, int32_t 
 {
     struct snib__lock *lock = snib__handle_get(SNIB__LOCK, handle);
     if (!lock) {
-        *out_code = snib__fail(err, SNIB_EHANDLE, 0, NULL);
+        *out_code = snib__fail_handle(err);
         return NULL;
     }
     if (snib__client_forked(lock->client))

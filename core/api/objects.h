@@ -76,6 +76,9 @@ struct snib__queue {
 #define SNIB__LOG_MAX 256
 #define SNIB__TELL_QUEUED 2 /* hold->tell: it is in its queue's list of losses */
 
+/* client.c's: why there is no object behind a handle; returns the code. */
+int snib__fail_handle(snib_error *err);
+
 /* Look up a handle; a client or lock that was inherited is replaced by its heir, anything else
  * inherited is refused.  NULL: the code is in *out_code, and *err is filled.  Give back with
  * snib__handle_put(). */

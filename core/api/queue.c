@@ -17,7 +17,7 @@ struct snib__queue *snib__queue_enter(snib_queue *handle, snib_error *err, int32
     struct snib__queue *queue = snib__handle_get(SNIB__QUEUE, handle);
     if (queue && !snib__client_forked(queue->client))
         return queue;
-    *out_code = snib__fail(err, queue ? SNIB_EFORKED : SNIB_EHANDLE, 0, NULL);
+    *out_code = queue ? snib__fail(err, SNIB_EFORKED, 0, NULL) : snib__fail_handle(err);
     if (queue)
         snib__handle_put(handle);
     return NULL;

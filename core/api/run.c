@@ -203,7 +203,7 @@ struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **out_clien
 {
     struct snib__op *op = snib__handle_get(SNIB__OP, handle);
     if (!op) {
-        *out_code = snib__fail(err, SNIB_EHANDLE, 0, NULL);
+        *out_code = snib__fail_handle(err);
         return NULL;
     }
     *out_client = op->home;

@@ -426,6 +426,55 @@ static void closed_before(void **state)
     snib_client_free(in.h.client);
 }
 
+/* Handlers of fork() that were registered before Snib's: they run before the child's copies know that they are copies,
+ * and while Snib keeps its mutexes over the fork. */
+static struct {
+    const struct inherited *in; /* NULL: no test of them is under way */
+    pid_t parent;
+    bool wrong;
+} early;
+
+static void use_early(void)
+{
+    snib_client *other = NULL;
+    if (!early.in)
+        return;
+    early.wrong |= snib_hold_check(early.in->h.hold, NULL) != SNIB_EFORKED ||
+                   snib_client_ping(early.in->h.client, 0, NULL) != SNIB_EFORKED ||
+                   snib_client_open(early.in->server->url, NULL, &other, NULL) != SNIB_EFORKED;
+    if (getpid() == early.parent)
+        return;
+    snib_hold_free(early.in->h.hold);
+    snib_client_free(early.in->h.client);
+}
+
+static void early_handlers(void **state)
+{
+    struct inherited in = inherit(*state);
+    in.h.hold = must_acquire(in.h.lock, 0);
+    in.held = true;
+    early.in = &in;
+    early.parent = getpid();
+    pid_t pid = fork();
+    if (pid == 0) {
+        alarm(CHILD_S);
+        CHILD(!early.wrong);
+        CHILD(snib_hold_check(in.h.hold, NULL) == SNIB_EFORKED);
+        CHILD(snib_client_ping(in.h.client, -1, NULL) == SNIB_OK);
+        snib_client_free(in.h.client);
+        _exit(0);
+    }
+    early.in = NULL;
+    assert_true(pid > 0);
+    assert_false(early.wrong);
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    EXPECT(snib_hold_check(in.h.hold, err), SNIB_OK);
+    must_release(in.h.hold);
+    snib_client_free(in.h.client);
+}
+
 static void holding(void **state)
 {
     struct inherited in = inherit(*state);
@@ -653,10 +702,12 @@ static int stop(void **state)
 int main(void)
 {
     setvbuf(stdout, NULL, _IONBF, 0); /* or a child's exit() would print the parent's lines again */
+    assert_int_equal(pthread_atfork(use_early, use_early, use_early), 0);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(idle),
         cmocka_unit_test(prefork),
         cmocka_unit_test(closed_before),
+        cmocka_unit_test(early_handlers),
         cmocka_unit_test(descriptors_closed),
         cmocka_unit_test(own_files),
         cmocka_unit_test(freed_in_use),
