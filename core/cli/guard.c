@@ -204,14 +204,25 @@ static void look_at_exec(struct ward *ward)
 
 /* ---- Ending ---------------------------------------------------------------------------------- */
 
-static void signal_all(const struct ward *ward, int sig, pid_t *out_deaf)
+/* Returns how many living processes were found in /proc; -1: it cannot be read. */
+static int signal_all(const struct ward *ward, int sig, pid_t *out_deaf)
 {
     siginfo_t info;
-    if (kin_signal(sig, out_deaf) >= 0 || ward->group == 0)
-        return;
-    /* No /proc: at least COMMAND's group, as long as that has a child of this process, and so is no stranger's. */
+    int living = kin_signal(sig, out_deaf);
+    if (ward->group == 0 || (living > 0 && sig != SIGKILL)) /* SIGTERM is sent once */
+        return living;
+    /* No /proc, or it hides some of them (hidepid): at least COMMAND's group, as long as that has a child of this
+     * process, and so is no stranger's. */
     if (waitid(P_PGID, (id_t)ward->group, &info, WEXITED | WNOHANG | WNOWAIT) == 0)
         kill(-ward->group, sig);
+    return living;
+}
+
+/* Whether there is a child that has not ended. */
+static bool has_child(void)
+{
+    siginfo_t info = {0};
+    return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0;
 }
 
 static void kill_all(struct ward *ward)
@@ -220,7 +231,8 @@ static void kill_all(struct ward *ward)
     int64_t now = cli_now_ns();
     if (ward->command > 0)
         kill(-ward->command, SIGKILL); /* hits the group as a whole, whatever it forks */
-    signal_all(ward, SIGKILL, &deaf);
+    if (signal_all(ward, SIGKILL, &deaf) == 0 && has_child())
+        deaf = GUARD_HIDDEN;
     ward->killed_ns = ward->killed_ns ? ward->killed_ns : now;
     bool is_long = now - ward->killed_ns > DEAF_NS;
     if (deaf && !ward->is_told_deaf && is_long) {

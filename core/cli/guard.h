@@ -31,11 +31,13 @@ enum guard_word {
     GUARD_STOPPED, /* value: the signal that stopped it, or what it has left */
     GUARD_ENDED,   /* value: its exit code */
     GUARD_KILLED,  /* instead; value: the signal that ended it */
-    GUARD_DEAF,    /* value: a process that cannot be ended */
+    GUARD_DEAF,    /* value: a process that cannot be ended, or GUARD_HIDDEN */
     GUARD_ASK,     /* whether the lock is still held; snib answers whatever wakes it */
     GUARD_EXPIRED, /* snib did not say in time that the lock is still held */
     GUARD_EMPTY    /* no process of COMMAND is left; the last message */
 };
+
+#define GUARD_HIDDEN (-1) /* one that /proc does not show */
 
 struct guard_message {
     int32_t word; /* enum guard_word */

@@ -16,7 +16,8 @@ void kin_adopt(void);
  * missed.
  *
  * out_deaf  a descendant that may not be signalled (it has other privileges), else 0; may be NULL.
- * Returns the number of living descendants, or -1 when /proc cannot be read or is of another process namespace. */
+ * Returns the number of living descendants that /proc shows, or -1 when it cannot be read or is of another process
+ * namespace. */
 int kin_signal(int sig, pid_t *out_deaf);
 
 /* kin_is_others - whether a living process that is no descendant is in this process group, which is not the caller's own;

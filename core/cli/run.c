@@ -253,8 +253,12 @@ static void on_failed(struct run *run, int error)
 
 static void on_deaf(struct run *run, int pid)
 {
-    char text[160];
-    snprintf(text, sizeof text, "process %d cannot be killed (it has other privileges): %s", pid,
+    char text[160], what[80];
+    if (pid == GUARD_HIDDEN)
+        snprintf(what, sizeof what, "a process that /proc does not show cannot be killed");
+    else
+        snprintf(what, sizeof what, "process %d cannot be killed (it has other privileges)", pid);
+    snprintf(text, sizeof text, "%s: %s", what,
              run->take.is_lost ? "it continues without the lock"
                                : "the lock is kept until it ends");
     cli_tell(run->cli, "warning", text);

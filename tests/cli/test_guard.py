@@ -604,14 +604,14 @@ class Guard(CommandCase):
             self.assertIn(code, (LOST, 128 + signal.SIGKILL))
             self.assertEqual(alive("slow"), [])
 
-    def start_deaf(self, script, *options):
+    def start_deaf(self, script, *options, before=(), without="-kill"):
         """COMMAND is this Python script, which may end its privileges; snib may not kill then."""
         if os.geteuid() != 0 or not shutil.which("setpriv"):
             self.skipTest("needs root and setpriv")
         os.chmod(self.folder.name, 0o755)
         process = subprocess.Popen(
-            ["setpriv", "--bounding-set", "-kill", "--inh-caps", "-kill", SNIB, "run", "a", "--kill-after", "0", *options,
-             "--", PYTHON, "-c", script], env=self.env, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            [*before, "setpriv", "--bounding-set", without, "--inh-caps", without, SNIB, "run", "a", "--kill-after", "0",
+             *options, "--", PYTHON, "-c", script], env=self.env, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT)
         self.started.append(process)
         self.assertEqual(process.stdout.readline(), "ready\n")
@@ -639,6 +639,39 @@ class Guard(CommandCase):
             "os.setresuid(65534, 65534, 65534)\nprint('ready', flush=True)\nos.write(writer, b'x')\n"
             f"while os.listdir('{self.folder.name}') == []: time.sleep(.02)\n")
         self.assertRegex(process.stdout.readline(), r"process \d+ cannot be killed .*: the lock is kept until it ends$")
+        self.assertEqual(self.server("EXISTS", "a"), 1)
+        self.go()
+        self.assertEqual(process.wait(60), 3)
+        self.assertFree("a")
+
+    def start_hidden(self, script, *options):
+        """The same where /proc does not show COMMAND."""
+        hide = ["unshare", "--mount", "sh", "-c",
+                'mount -t proc -o hidepid=2,gid=54321 proc /proc && exec "$0" "$@"']
+        if not shutil.which("unshare") or subprocess.run([*hide, "true"], stderr=subprocess.DEVNULL).returncode != 0:
+            self.skipTest("needs a /proc of its own")
+        return self.start_deaf(script, *options, before=hide, without="-kill,-sys_ptrace")
+
+    def test_hidden_command(self):
+        """It has time to end, as any other."""
+        process = self.start_hidden(
+            "import ctypes, signal, sys, time\nctypes.CDLL(None).prctl(4, 0)\n" # PR_SET_DUMPABLE
+            "def end(*_): print('time to end', flush=True); sys.exit(9)\n"
+            "signal.signal(signal.SIGTERM, end)\nprint('ready', flush=True)\ntime.sleep(1000)\n",
+            "--lease", "1s", "--kill-after", "20s")
+        self.server("DEL", "a")
+        code, output = self.end(process)
+        self.assertEqual(code, LOST)
+        self.assertIn("time to end", output)
+
+    def test_hidden_rest(self):
+        """One that cannot be killed is told of, although its number is not known."""
+        process = self.start_hidden(
+            "import os, time\nreader, writer = os.pipe()\nif os.fork(): os.read(reader, 1); os._exit(3)\n"
+            "os.setresuid(65534, 65534, 65534)\nprint('ready', flush=True)\nos.write(writer, b'x')\n"
+            f"while os.listdir('{self.folder.name}') == []: time.sleep(.02)\n")
+        self.assertRegex(process.stdout.readline(),
+                         r"a process that /proc does not show cannot be killed: the lock is kept until it ends$")
         self.assertEqual(self.server("EXISTS", "a"), 1)
         self.go()
         self.assertEqual(process.wait(60), 3)
