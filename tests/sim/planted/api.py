@@ -749,4 +749,11 @@ MUTANTS = [
         "else if (false)",
         "live/misfits",
     ),
+    Mutant(
+        "an early handler of fork uses what the child has inherited",
+        "api/handle.c",
+        "return atomic_load_explicit(&handle_forking, memory_order_relaxed) && handle_within;",
+        "return false;",
+        "faults/fork early_handlers",
+    ),
 ]

@@ -105,8 +105,8 @@ MUTANTS = [
     Mutant(
         "any node is asked for an identity",
         "engine/cluster.c",
-        "if (op->kind == SNIB__OP_DESCRIBE || op->kind == SNIB__OP_IDENTITY)",
-        "if (op->kind == SNIB__OP_DESCRIBE)",
+        "(op->kind == SNIB__OP_DESCRIBE || op->kind == SNIB__OP_IDENTITY);",
+        "op->kind == SNIB__OP_DESCRIBE;",
         "live/identity in_a_cluster",
     ),
     Mutant(
