@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "a4c9b1a5b7f5063b"
+#define SNIB_BUILD_ID "0bc77c2c436ccfcb"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -16257,6 +16257,7 @@ static void snib__node_orphan(struct snib__engine *e, const struct snib__request
 /* durable.c */
 static bool snib__durable_is(const struct snib__link *link);
 static bool snib__durable_takes(const struct snib__engine *e, const struct snib__request *request);
+static const struct snib__request *snib__durable_collected(const struct snib__node *node, uint32_t *out_n);
 static bool snib__durable_pending(const struct snib__node *node);
 static snib__time snib__durable_since(struct snib__node *node);
 static void snib__durable_renamed(struct snib__node *node);
@@ -24149,9 +24150,17 @@ static bool snib__durable_takes(const struct snib__engine *e, const struct snib_
            !(hold->gate->kind->traits & SNIB__NO_HOLD) && !snib__place_keeps(hold);
 }
 
+static const struct snib__request *snib__durable_collected(const struct snib__node *node, uint32_t *out_n)
+{
+    *out_n = node->durable ? node->durable->collected_n : 0;
+    return node->durable ? node->durable->collected : NULL;
+}
+
 static bool snib__durable_pending(const struct snib__node *node)
 {
-    return node->durable && node->durable->collected_n > 0;
+    uint32_t n;
+    snib__durable_collected(node, &n);
+    return n > 0;
 }
 
 /* Since when requests wait for its link, or for an answer there; a WAIT takes its time. */

@@ -57,9 +57,17 @@ bool snib__durable_takes(const struct snib__engine *e, const struct snib__reques
            !(hold->gate->kind->traits & SNIB__NO_HOLD) && !snib__place_keeps(hold);
 }
 
+const struct snib__request *snib__durable_collected(const struct snib__node *node, uint32_t *out_n)
+{
+    *out_n = node->durable ? node->durable->collected_n : 0;
+    return node->durable ? node->durable->collected : NULL;
+}
+
 bool snib__durable_pending(const struct snib__node *node)
 {
-    return node->durable && node->durable->collected_n > 0;
+    uint32_t n;
+    snib__durable_collected(node, &n);
+    return n > 0;
 }
 
 /* Since when requests wait for its link, or for an answer there; a WAIT takes its time. */

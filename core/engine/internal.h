@@ -145,6 +145,7 @@ void snib__node_orphan(struct snib__engine *e, const struct snib__request *reque
 /* durable.c */
 bool snib__durable_is(const struct snib__link *link);
 bool snib__durable_takes(const struct snib__engine *e, const struct snib__request *request);
+const struct snib__request *snib__durable_collected(const struct snib__node *node, uint32_t *out_n);
 bool snib__durable_pending(const struct snib__node *node);
 snib__time snib__durable_since(struct snib__node *node);
 void snib__durable_renamed(struct snib__node *node);

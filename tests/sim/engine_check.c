@@ -255,6 +255,17 @@ static const char *check_renewals(const struct snib__node *node, const struct sn
     return NULL;
 }
 
+/* What waits for a link that is not there waits for that of its own node, as above. */
+static const char *check_collected(const struct snib__node *node)
+{
+    uint32_t n;
+    const struct snib__request *collected = snib__durable_collected(node, &n);
+    bool ready = node->lanes[SNIB__LANES_MAX - 1].conn.state == SNIB__CONN_READY;
+    for (uint32_t i = 0; i < n; i++)
+        MUST(ready || snib__request_node(&collected[i]) == node);
+    return NULL;
+}
+
 static const char *check_node(const struct snib__node *node)
 {
     uint32_t gaps = 0;
@@ -266,6 +277,7 @@ static const char *check_node(const struct snib__node *node)
     }
     MUST(gaps == node->todo_gaps);
     MUST(node->todo_n <= node->todo_cap);
+    PASS_ON(check_collected(node));
     for (int kind = 0; kind < SNIB__KINDS; kind++)
         PASS_ON(check_renewals(node, &node->renewals[kind]));
     return NULL;

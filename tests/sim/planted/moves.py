@@ -485,14 +485,14 @@ MUTANTS = [
         "engine/durable.c",
         "|| (request->asking && link->conn.state != SNIB__CONN_READY))",
         ")",
-        "unit_astray asked_acquisition_waits",
+        "unit_astray asked_acquisition",
     ),
     Mutant(
         "what ASK has brought waits for a connection for replicas that has ended",
         "engine/durable.c",
         "durable_send_back(e, d, now); durable_note_stuck",
         "durable_note_stuck",
-        "unit_astray asked_acquisition_waits",
+        "unit_astray asked_acquisition",
     ),
     Mutant(
         "a node that is left has no time for a WAIT",
