@@ -342,8 +342,8 @@ MUTANTS = [
     Mutant(
         "patience counts from the outage, not from the operation",
         "engine/op.c",
-        "op->started > down_since ? op->started : down_since",
-        "op->started < down_since ? op->started : down_since",
+        "from = op->started > from ? op->started : from;",
+        "from = op->started < from ? op->started : from;",
         "unit_engine",
     ),
     Mutant(
