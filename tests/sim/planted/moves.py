@@ -84,7 +84,7 @@ MUTANTS = [
     Mutant(
         "a fixed lease that has moved is not asked for at its new node",
         "engine/move.c",
-        "node->inherited = true;",
+        "node->inherited |= held;",
         "",
         "unit_cluster",
     ),
@@ -392,8 +392,8 @@ MUTANTS = [
     Mutant(
         "a release by the former server is not repeated at the next one",
         "engine/node.c",
-        "bool former = link && !error && !hold->passed && snib__node_is_former(e, link, request);",
-        "bool former = link && error && !hold->passed && snib__node_is_former(e, link, request);",
+        "bool former = moved && !error && !hold->passed;",
+        "bool former = moved && error && !hold->passed;",
         "unit_former",
     ),
     Mutant(

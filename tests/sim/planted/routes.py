@@ -140,8 +140,8 @@ MUTANTS = [
     Mutant(
         "a cluster's node is left while it is asked for something",
         "engine/cluster.c",
-        "snib__node_oldest(node) != SNIB__NEVER || node->links",
-        "node->links",
+        "snib__node_oldest(node) != SNIB__NEVER || snib__durable_since",
+        "snib__durable_since",
         "unit_cluster",
     ),
     Mutant(

@@ -515,8 +515,8 @@ MUTANTS = [
     Mutant(
         "the rest of a lost read is released at another server under the next read's number",
         "engine/op.c",
-        "again->flags = hold->flags & SNIB__LENT;",
-        "again->flags = 0;",
+        "again->flags = hold->flags & (SNIB__LENT | SNIB__INHERITED);",
+        "again->flags = hold->flags & SNIB__INHERITED;",
         "unit_given",
     ),
     Mutant(
