@@ -155,7 +155,7 @@ def test_failover_behind_haproxy(pair: Pair) -> None:
     pair.haproxy(idle_ms=600_000)
     with pair.client() as first, pair.client() as second:
         hold = first.lock("x").hold()
-        assert pair.one.command("WAIT", 1, 60_000) == 1
+        eventually(lambda: pair.two.command("EXISTS", "x"))
         pair.two.command("REPLICAOF", "NO", "ONE")
         pair.one.kill()
         renewed = pair.two.command("PEXPIRETIME", "x")

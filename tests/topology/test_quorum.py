@@ -50,6 +50,7 @@ def test_every_form(tmp_path: Path) -> None:
             single.node.kill()
             secure.node.kill()
             master = sentinels.master
+            master.command("SET", "mark", "1")  # WAIT covers the writes of its own connection
             assert master.command("WAIT", 2, 60_000) == 2
             renewed = hold.remaining()
             sentinels.failover()
