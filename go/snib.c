@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "0bc77c2c436ccfcb"
+#define SNIB_BUILD_ID "a12526d747e59211"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -3280,6 +3280,7 @@ struct snib__group {
     uint8_t phase;   /* enum snib__group_phase */
     int32_t code;    /* ENDED: the result */
     int32_t reason;  /* of a loss: enum snib_reason; 0: none */
+    bool given_out;  /* it has been held */
     int32_t failure; /* the release's first error */
     /* majority: */
     bool heard;       /* a majority has answered, in whatever rounds, or refusals left none */
@@ -3378,6 +3379,7 @@ struct snib__carrier {
     uint32_t debts;             /* references that the next step drops, outside all clients */
     bool listed, stepping, again;
     bool finished;          /* the carrier no longer has the home's hold */
+    bool let_go;            /* the attempt has failed, and has no members any more */
     bool told;              /* of all: a member was not free */
     bool abandoned;         /* the members' holds are left to expire */
     uint8_t replicas : 7;   /* durability: so many had each member's grant */
@@ -3660,8 +3662,9 @@ static bool snib__carrier_wish(struct snib__carrier *c)
 {
     uint32_t i;
     pthread_mutex_lock(&c->mutex);
-    /* A loss is told at home before the members that are left are let go of: until then the hold is valid there. */
-    bool untold = c->group.phase == SNIB__GROUP_ENDED && !c->finished;
+    /* A loss is told at home before the members that are left are let go of: until then the hold is valid there.  An
+     * attempt lets go of them first: whoever tries again at once is not refused by what is left of it. */
+    bool untold = c->group.phase == SNIB__GROUP_ENDED && !c->finished && c->group.given_out;
     int wish = untold ? SNIB__GROUP_NOTHING : snib__group_wish(&c->group, &i);
     pthread_mutex_unlock(&c->mutex);
     if (wish == SNIB__GROUP_NOTHING)
@@ -6376,6 +6379,10 @@ static void carrier_tell(struct snib__carrier *c, snib__time now)
         snib__outer_wake(engine, &c->outer, carrier_next(c, now));
     if (group->phase != SNIB__GROUP_ENDED)
         return;
+    if (!group->given_out && !c->let_go) {
+        c->again = true; /* first that, then the result */
+        return;
+    }
     if (group->reason)
         snib__outer_lost(engine, &c->outer, group->reason, now);
     char text[sizeof((snib_error *)0)->text];
@@ -6446,7 +6453,10 @@ static void carrier_step(struct snib__carrier *c)
         c->stepping = true;
         while (c->again) {
             c->again = false;
+            c->let_go = c->group.phase == SNIB__GROUP_ENDED && !c->group.given_out;
             pthread_mutex_unlock(&c->mutex);
+            while (c->let_go && snib__carrier_wish(c))
+                ;
             carrier_home(c);
             bool inquires = c->silent && !c->inquired;
             if (inquires)
@@ -33808,8 +33818,10 @@ static void snib__group_member_extended(struct snib__group *group, uint32_t i, s
 
 static void snib__group_given_out(struct snib__group *group)
 {
-    if (group->phase == SNIB__GROUP_TAKEN)
-        group->phase = SNIB__GROUP_HELD;
+    if (group->phase != SNIB__GROUP_TAKEN)
+        return;
+    group->phase = SNIB__GROUP_HELD;
+    group->given_out = true;
 }
 
 /* The result of a release: released if as many as needed were released, otherwise lost, or

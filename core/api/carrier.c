@@ -212,8 +212,9 @@ bool snib__carrier_wish(struct snib__carrier *c)
 {
     uint32_t i;
     pthread_mutex_lock(&c->mutex);
-    /* A loss is told at home before the members that are left are let go of: until then the hold is valid there. */
-    bool untold = c->group.phase == SNIB__GROUP_ENDED && !c->finished;
+    /* A loss is told at home before the members that are left are let go of: until then the hold is valid there.  An
+     * attempt lets go of them first: whoever tries again at once is not refused by what is left of it. */
+    bool untold = c->group.phase == SNIB__GROUP_ENDED && !c->finished && c->group.given_out;
     int wish = untold ? SNIB__GROUP_NOTHING : snib__group_wish(&c->group, &i);
     pthread_mutex_unlock(&c->mutex);
     if (wish == SNIB__GROUP_NOTHING)

@@ -39,6 +39,7 @@ struct snib__carrier {
     uint32_t debts;             /* references that the next step drops, outside all clients */
     bool listed, stepping, again;
     bool finished;          /* the carrier no longer has the home's hold */
+    bool let_go;            /* the attempt has failed, and has no members any more */
     bool told;              /* of all: a member was not free */
     bool abandoned;         /* the members' holds are left to expire */
     uint8_t replicas : 7;   /* durability: so many had each member's grant */

@@ -471,6 +471,10 @@ static void carrier_tell(struct snib__carrier *c, snib__time now)
         snib__outer_wake(engine, &c->outer, carrier_next(c, now));
     if (group->phase != SNIB__GROUP_ENDED)
         return;
+    if (!group->given_out && !c->let_go) {
+        c->again = true; /* first that, then the result */
+        return;
+    }
     if (group->reason)
         snib__outer_lost(engine, &c->outer, group->reason, now);
     char text[sizeof((snib_error *)0)->text];
@@ -541,7 +545,10 @@ static void carrier_step(struct snib__carrier *c)
         c->stepping = true;
         while (c->again) {
             c->again = false;
+            c->let_go = c->group.phase == SNIB__GROUP_ENDED && !c->group.given_out;
             pthread_mutex_unlock(&c->mutex);
+            while (c->let_go && snib__carrier_wish(c))
+                ;
             carrier_home(c);
             bool inquires = c->silent && !c->inquired;
             if (inquires)

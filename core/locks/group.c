@@ -245,8 +245,10 @@ void snib__group_member_extended(struct snib__group *group, uint32_t i, snib__ti
 
 void snib__group_given_out(struct snib__group *group)
 {
-    if (group->phase == SNIB__GROUP_TAKEN)
-        group->phase = SNIB__GROUP_HELD;
+    if (group->phase != SNIB__GROUP_TAKEN)
+        return;
+    group->phase = SNIB__GROUP_HELD;
+    group->given_out = true;
 }
 
 /* The result of a release: released if as many as needed were released, otherwise lost, or

@@ -57,6 +57,7 @@ struct snib__group {
     uint8_t phase;   /* enum snib__group_phase */
     int32_t code;    /* ENDED: the result */
     int32_t reason;  /* of a loss: enum snib_reason; 0: none */
+    bool given_out;  /* it has been held */
     int32_t failure; /* the release's first error */
     /* majority: */
     bool heard;       /* a majority has answered, in whatever rounds, or refusals left none */
