@@ -575,9 +575,16 @@ MUTANTS = [
         "live/group_leases extended_twice_at_once",
     ),
     Mutant(
+        "an attempt that has failed is told before it lets go of its members",
+        "api/group.c",
+        "while (c->let_go && snib__carrier_wish(c))",
+        "while (false && snib__carrier_wish(c))",
+        "unit_carrier member_that_was",
+    ),
+    Mutant(
         "the members of a lost lock are let go of before its holder hears of the loss",
         "api/carrier.c",
-        "bool untold = c->group.phase == SNIB__GROUP_ENDED && !c->finished;",
+        "bool untold = c->group.phase == SNIB__GROUP_ENDED && !c->finished && c->group.given_out;",
         "bool untold = false;",
         "unit_carrier",
     ),
