@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "a12526d747e59211"
+#define SNIB_BUILD_ID "5cd83fc8df030410"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -16269,6 +16269,8 @@ static bool snib__durable_is(const struct snib__link *link);
 static bool snib__durable_takes(const struct snib__engine *e, const struct snib__request *request);
 static const struct snib__request *snib__durable_collected(const struct snib__node *node, uint32_t *out_n);
 static bool snib__durable_pending(const struct snib__node *node);
+/* A grant to the hold waits there until replicas have it. */
+static bool snib__durable_withholds(const struct snib__node *node, const struct snib__hold *hold);
 static snib__time snib__durable_since(struct snib__node *node);
 static void snib__durable_renamed(struct snib__node *node);
 static void snib__durable_succeed(struct snib__node *node, const struct snib__node *former);
@@ -24171,6 +24173,14 @@ static bool snib__durable_pending(const struct snib__node *node)
     uint32_t n;
     snib__durable_collected(node, &n);
     return n > 0;
+}
+
+static bool snib__durable_withholds(const struct snib__node *node, const struct snib__hold *hold)
+{
+    for (uint32_t i = 0; node->durable && i < node->durable->granted_n; i++)
+        if (node->durable->granted[i].request.subject == hold)
+            return true;
+    return false;
 }
 
 /* Since when requests wait for its link, or for an answer there; a WAIT takes its time. */

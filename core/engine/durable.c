@@ -70,6 +70,14 @@ bool snib__durable_pending(const struct snib__node *node)
     return n > 0;
 }
 
+bool snib__durable_withholds(const struct snib__node *node, const struct snib__hold *hold)
+{
+    for (uint32_t i = 0; node->durable && i < node->durable->granted_n; i++)
+        if (node->durable->granted[i].request.subject == hold)
+            return true;
+    return false;
+}
+
 /* Since when requests wait for its link, or for an answer there; a WAIT takes its time. */
 snib__time snib__durable_since(struct snib__node *node)
 {

@@ -147,6 +147,8 @@ bool snib__durable_is(const struct snib__link *link);
 bool snib__durable_takes(const struct snib__engine *e, const struct snib__request *request);
 const struct snib__request *snib__durable_collected(const struct snib__node *node, uint32_t *out_n);
 bool snib__durable_pending(const struct snib__node *node);
+/* A grant to the hold waits there until replicas have it. */
+bool snib__durable_withholds(const struct snib__node *node, const struct snib__hold *hold);
 snib__time snib__durable_since(struct snib__node *node);
 void snib__durable_renamed(struct snib__node *node);
 void snib__durable_succeed(struct snib__node *node, const struct snib__node *former);

@@ -36,9 +36,46 @@ static const char *check_heap(const struct snib__engine *e)
     return NULL;
 }
 
+/* How many requests have the subject, wherever they are: on their way, or kept until they can be sent. */
+static uint32_t requests_of(const struct snib__engine *e, const void *subject)
+{
+    uint32_t n = 0, kept;
+    for (uint32_t i = 0; i < e->paused_n; i++)
+        n += e->paused[i].request.subject == subject;
+    for (const struct snib__link *link = e->links; link; link = link->next)
+        for (uint32_t i = 0; i < link->conn.ring_count; i++) {
+            uint32_t at = (link->conn.ring_head + i) & (link->conn.ring_cap - 1);
+            n += link->conn.ring[at].subject == subject;
+        }
+    for (const struct snib__node *node = e->nodes; node; node = node->next) {
+        const struct snib__request *collected = snib__durable_collected(node, &kept);
+        for (uint32_t i = 0; i < node->todo_n; i++)
+            n += node->todo[i].subject == subject;
+        for (uint32_t i = 0; i < kept; i++)
+            n += collected[i].subject == subject;
+    }
+    return n;
+}
+
+static bool is_withheld(const struct snib__engine *e, const struct snib__hold *hold)
+{
+    bool withheld = false;
+    for (const struct snib__node *node = e->nodes; node; node = node->next)
+        withheld = withheld || snib__durable_withholds(node, hold);
+    return withheld;
+}
+
+/* What waits for a reply has exactly one request from which it may come, or nothing would end its wait but its own time. */
+static const char *check_asking(const struct snib__engine *e, const struct snib__op *op)
+{
+    if (op->stage == SNIB__STAGE_ASKING)
+        MUST(requests_of(e, op) == 1);
+    return NULL;
+}
+
 static const char *check_live(const struct snib__engine *e)
 {
-    uint32_t n = 0;
+    uint32_t n = 0, extending = 0;
     const struct snib__op *before = NULL;
     for (const struct snib__op *op = e->live; op; before = op, op = op->live_next, n++) {
         MUST(op->live_prev == before);
@@ -47,8 +84,11 @@ static const char *check_live(const struct snib__engine *e)
         MUST(!op->hold || op->hold->op == op || op->stage == SNIB__STAGE_OUTER);
         bool carried = op->kind == SNIB__OP_EXTEND && op->stage == SNIB__STAGE_OUTER;
         MUST((op->stage == SNIB__STAGE_ASKING || carried) == (op->kind > SNIB__OP_RELEASE));
+        PASS_ON(check_asking(e, op));
+        extending += op->kind == SNIB__OP_EXTEND;
     }
     MUST(n == e->live_n);
+    MUST(extending == e->extending);
     return NULL;
 }
 
@@ -124,6 +164,38 @@ static const char *check_queue(const struct snib__engine *e, const struct snib__
     return NULL;
 }
 
+static const char *check_trying(const struct snib__engine *e, const struct snib__hold *hold)
+{
+    const struct snib__gate *gate = hold->gate;
+    uint32_t n = requests_of(e, hold);
+    if (snib__outer_is(gate))
+        return NULL;
+    if (hold->phase == SNIB__TRYING && !(gate->waitq && gate->waitq->incoming == hold))
+        MUST(n + is_withheld(e, hold) == 1);
+    else if (hold->phase == SNIB__RELEASING)
+        MUST(n == 1 || (n == 0 && hold->timer_at));
+    else
+        MUST(n == 0);
+    return NULL;
+}
+
+/* What a hold's end depends on: the watchdog, or a timer. */
+static const char *check_kept(const struct snib__hold *hold)
+{
+    const struct snib__gate *gate = hold->gate;
+    bool listed = hold->flags & SNIB__LISTED;
+    if (hold->phase != SNIB__HELD)
+        return NULL;
+    MUST(listed || hold->timer_at || hold->deadline == SNIB__NEVER);
+    MUST(!hold->max_hold_ms || hold->timer_at);
+    MUST(!hold->lease_ms || hold->deadline == SNIB__NEVER || hold->timer_at);
+    MUST(!(hold->flags & SNIB__FIRST) || hold->timer_at);
+    if (!hold->lease_ms && hold->deadline != SNIB__NEVER && !(hold->flags & SNIB__FIRST) &&
+        !snib__outer_is(gate))
+        MUST(listed);
+    return NULL;
+}
+
 static bool is_asked_about(const struct snib__request *request, const struct snib__hold *hold)
 {
     const struct snib__batch *batch = request->kind == SNIB__REQ_RENEW ? request->subject : NULL;
@@ -176,6 +248,15 @@ static const char *check_hold(const struct snib__gate *gate, const struct snib__
     return NULL;
 }
 
+static uint32_t unanswered(const struct snib__engine *e, const struct snib__gate *gate)
+{
+    uint32_t n = 0;
+    for (const struct snib__link *link = e->links; link; link = link->next)
+        for (uint32_t i = 0; i < link->conn.ring_count; i++)
+            n += link->conn.ring[(link->conn.ring_head + i) & (link->conn.ring_cap - 1)].gate == gate;
+    return n;
+}
+
 static const char *check_gate(const struct snib__engine *e, const struct snib__gate *gate,
                               struct census *census)
 {
@@ -188,6 +269,8 @@ static const char *check_gate(const struct snib__engine *e, const struct snib__g
          before = hold, hold = snib__gate_next(gate, hold), refs++) {
         PASS_ON(check_hold(gate, hold, census));
         PASS_ON(check_doubt(e, hold));
+        PASS_ON(check_trying(e, hold));
+        PASS_ON(check_kept(hold));
         if (!snib__gate_sole(gate))
             MUST(hold->peer_prev == before && (hold->flags & SNIB__PEER));
         trying += hold->phase == SNIB__TRYING;
@@ -201,6 +284,7 @@ static const char *check_gate(const struct snib__engine *e, const struct snib__g
     MUST(gate->refs >= refs);
     MUST(gate->trying <= trying);
     MUST(gate->unanswered == 0 || gate->lane);
+    MUST(gate->unanswered == unanswered(e, gate));
     return gate->waitq ? check_queue(e, gate, census) : NULL;
 }
 
@@ -225,6 +309,17 @@ static const char *check_lists(const struct snib__engine *e, const struct census
     return NULL;
 }
 
+/* Whoever sleeps listens, or will as soon as the server can be reached.  If nodes have redirected the subscription, or while
+ * the first fair waiter asks, it is asked for at the next sleep. */
+static const char *check_listener(const struct snib__chan *chan, const struct snib__waitq *waitq)
+{
+    MUST(waitq->chan == chan);
+    bool sleeps = waitq->head && waitq->timer_at && waitq->head->hold->phase != SNIB__TRYING;
+    if (sleeps && chan->state == SNIB__CHAN_OFF && chan->redirects == 0)
+        MUST(chan->node->links[SNIB__PUBSUB].wanted);
+    return NULL;
+}
+
 static const char *check_chans(const struct snib__engine *e)
 {
     uint32_t n = 0;
@@ -232,6 +327,10 @@ static const char *check_chans(const struct snib__engine *e)
         for (const struct snib__chan *chan = e->chans[i]; chan; chan = chan->next, n++) {
             MUST((chan->hash & (e->chans_cap - 1)) == i);
             MUST(chan->waitqs || chan->state == SNIB__CHAN_LEAVING);
+            for (const struct snib__waitq *waitq = chan->waitqs; waitq; waitq = waitq->chan_next)
+                PASS_ON(check_listener(chan, waitq));
+            if (chan->state == SNIB__CHAN_ON || chan->state == SNIB__CHAN_ASKED)
+                MUST(snib__node_listens(chan->node));
         }
     MUST(n == e->chans_n);
     return NULL;
@@ -263,6 +362,7 @@ static const char *check_collected(const struct snib__node *node)
     bool ready = node->lanes[SNIB__LANES_MAX - 1].conn.state == SNIB__CONN_READY;
     for (uint32_t i = 0; i < n; i++)
         MUST(ready || snib__request_node(&collected[i]) == node);
+    MUST(n == 0 || ready || node->lanes[SNIB__LANES_MAX - 1].wanted || !snib__node_ready(node));
     return NULL;
 }
 
@@ -276,10 +376,14 @@ static const char *check_node(const struct snib__node *node)
         MUST(!node->todo[i].subject || snib__request_node(&node->todo[i]) == node);
     }
     MUST(gaps == node->todo_gaps);
+    MUST(node->todo_n == gaps || !snib__node_ready(node));
+    MUST(node->todo_n == gaps || node->links[SNIB__COMMAND].wanted);
     MUST(node->todo_n <= node->todo_cap);
     PASS_ON(check_collected(node));
-    for (int kind = 0; kind < SNIB__KINDS; kind++)
+    for (int kind = 0; kind < SNIB__KINDS; kind++) {
         PASS_ON(check_renewals(node, &node->renewals[kind]));
+        MUST((node->renewed >> kind & 1) == (node->renewals[kind].head != NULL));
+    }
     return NULL;
 }
 
@@ -288,6 +392,7 @@ static const char *check_links(const struct snib__engine *e)
 {
     for (const struct snib__link *link = e->links; link; link = link->next) {
         uint32_t called = 0;
+        MUST(link->kind != SNIB__COMMAND || link->conn.state != SNIB__CONN_DOWN || link->conn.ring_count == 0);
         for (uint32_t i = 0; i < link->conn.ring_count; i++) {
             const struct snib__request *request =
                 &link->conn.ring[(link->conn.ring_head + i) & (link->conn.ring_cap - 1)];
