@@ -292,13 +292,16 @@ static snib__time op_endurance(const struct snib__engine *e, const struct snib__
 }
 
 /* Whether the server may have done something for the operation without a reply, now that the link
- * is down.  A query changes nothing, or ends with its link, or is an extension. */
+ * is down; or may still do it, as a fair lock is granted to whoever has the first place.  A query changes nothing, or
+ * ends with its link, or is an extension. */
 static bool op_unsure(const struct snib__op *op)
 {
     const struct snib__hold *hold = op->hold;
     if (op->kind == SNIB__OP_EXTEND)
         return op->asked->unsure;
-    return hold && ((hold->flags & SNIB__RESENT) ||
+    uint16_t doubts =
+        op->kind == SNIB__OP_ACQUIRE ? SNIB__RESENT | SNIB__SEATED : SNIB__RESENT;
+    return hold && ((hold->flags & doubts) ||
                     (hold->gate->waitq && hold->gate->waitq->incoming == hold));
 }
 

@@ -131,6 +131,7 @@ struct sim_owner {
     struct sim_use use;
     unsigned present; /* set of names that it holds at the server */
     bool abandoned;   /* the operation ended without it */
+    bool denied;      /* ... with a code that says that nothing was applied */
     bool again;       /* a writer's own read, not its first: the number is reused */
     bool
         stray; /* from a connection that could not be killed, or abandoned: only its lease ends it */

@@ -313,6 +313,14 @@ void check_not_granted(struct sim_process *process, const struct sim_task *task,
     } else if (code == SNIB_TIMEDOUT) {
         check_timed_out(process, task);
     }
+    /* A refusal is of the last attempt: one before it whose reply was lost may have worked, and is undone. */
+    owner->denied = code < 0 && code != SNIB_ECLOSED &&
+                    !snib_code_is(code, SNIB_IS_MAYBE_APPLIED) && !owner->again &&
+                    owner->attempts <= 1;
+    if (owner->denied && owner->present != 0 && !owner->stray) {
+        sim_fail("%u:%llu got %s, as if nothing had been applied, and has the lock", process->id,
+                 (unsigned long long)task->number, snib_code_name(code));
+    }
     owner->abandoned = true;
     owner->abandoned_at = sim.now;
     check_attempts(process, task->number, task->use.side);

@@ -99,7 +99,7 @@ static void know(struct sim_process *process, struct sim_task *task,
     struct sim_owner *owner = check_owner(process, task->number, task->use.side);
     snib__time lease = how->lease != 0 ? how->lease : process->lease;
     owner->again = owner->use.permits != 0; /* a writer reads again */
-    owner->abandoned = false;
+    owner->abandoned = owner->denied = false;
     owner->use = task->use;
     bool longest = owner->present != 0 || is_asked_twice(process, task);
     owner->lease = longest && owner->lease > lease ? owner->lease : lease;

@@ -304,6 +304,31 @@ static void place_is_no_hold(void **state)
     }
 }
 
+/* A place may be granted the lock at any time: that its connection is down when patience ends does not say that nothing
+ * was applied.  Without a place it does. */
+static void out_of_reach(void **state)
+{
+    (void)state;
+    for (int asked = 0; asked < 2; asked++) {
+        if (asked) {
+            placed(false);
+            cut_link(engine);
+        } else {
+            engine = begin();
+            fair = gate(engine, SNIB_FAIR, "f");
+            op = acquire(engine, fair, 0);
+        }
+        while (!op->done) {
+            now += SECOND;
+            snib__engine_link_down(engine, snib__engine_link(engine, SNIB__COMMAND),
+                                   SNIB_EUNREACHABLE, 0, now);
+            snib__engine_tick(engine, now);
+        }
+        assert_int_equal(op->code, asked ? SNIB_EUNREACHABLE : SNIB_ECONNECT);
+        snib__engine_free(engine);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -319,6 +344,7 @@ int main(void)
         cmocka_unit_test(leaving),
         cmocka_unit_test(place_is_no_hold),
         cmocka_unit_test(first_waiter_says_so),
+        cmocka_unit_test(out_of_reach),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
