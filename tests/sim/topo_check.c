@@ -352,6 +352,13 @@ static bool waits_in_vain(const struct topo_task *task)
     return topo.durability != 0 && server_acked(at, 0) == 0;
 }
 
+/* What an operation may end with because of its server: it could not be reached in time, or would not serve the request. */
+static bool is_servers_fault(int32_t code)
+{
+    return code == SNIB_ECONNECT || code == SNIB_EUNREACHABLE || code == SNIB_EREADONLY ||
+           code == SNIB_ELOADING;
+}
+
 void check_not_granted(struct topo_process *process, const struct topo_task *task, int32_t code)
 {
     bool honest = code == SNIB_BUSY        ? task->once
@@ -359,10 +366,10 @@ void check_not_granted(struct topo_process *process, const struct topo_task *tas
                   : code == SNIB_CANCELLED ? task->cancelled
                   : code == SNIB_EREPLICAS ? topo.durability != 0
                   : code == SNIB_EPERMITS  ? permits_may_be_few(task)
-                                           : code < 0 && topo.now < topo.stable_at;
+                                           : is_servers_fault(code) && topo.now < topo.stable_at;
     honest |= code == SNIB_EUNREACHABLE && (task->once || topo.now >= task->wait_ends) &&
               waits_in_vain(task);
-    honest |= task->doing == TOPO_ASKS && (code == SNIB_OK || topo.now < topo.stable_at);
+    honest |= task->doing == TOPO_ASKS && code == SNIB_OK;
     if (!honest) {
         topo_fail("%u: task %d ended with %s", process->id, (int)(task - process->tasks),
                   snib_code_name(code));
@@ -513,10 +520,21 @@ void check_identity(const struct topo_process *process, const struct snib__op *o
     }
 }
 
+/* Whatever ends a release other than its success is a loss, or because of the server. */
+static void check_release_code(const struct topo_process *process, const struct topo_hold *hold,
+                               int32_t code)
+{
+    if (code != SNIB_OK && code != SNIB_LOST && !(is_servers_fault(code) && topo.now <= topo.stable_at)) {
+        topo_fail("%u:%llu: a release ended with %s", process->id,
+                  (unsigned long long)hold->number, snib_code_name(code));
+    }
+}
+
 /* What servers have not lost is released, not lost, if that is answered before the lease ends: no script breaks off between
  * the end of one owner and the beginning of the next. */
 void check_released(const struct topo_process *process, const struct topo_hold *hold, int32_t code)
 {
+    check_release_code(process, hold, code);
     if (code == SNIB_LOST && topo.now < hold->safe_until && broken_at(hold) < hold->submitted) {
         trace_truth(&topo.names[hold->use.name]);
         topo_fail("%u:%llu of %s was lost before its release, and no server has lost it",
@@ -533,7 +551,7 @@ void check_extended(const struct topo_process *process, const struct topo_task *
     bool honest = code == SNIB_OK          ? is_held || task->hold->users > 1
                   : code == SNIB_LOST      ? !is_held && task->op->reason == hold->reason
                   : code == SNIB_CANCELLED ? task->cancelled
-                                           : code < 0 && topo.now < topo.stable_at;
+                                           : is_servers_fault(code) && topo.now < topo.stable_at;
     if (!honest) {
         topo_fail("%u:%llu: an extension ended with %s", process->id,
                   (unsigned long long)task->hold->number, snib_code_name(code));
