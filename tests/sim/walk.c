@@ -63,6 +63,7 @@ static const char *const event_names[WALK_EVENTS] = {
     [WALK_UNSEEN] = "carried out unseen",
     [WALK_LEFT] = "foreign ends",
     [WALK_SERVED] = "served at last",
+    [WALK_RELOGIN] = "logins renewed",
 };
 
 /* ---- Chance ------------------------------------------------------------------------------------- */
@@ -213,6 +214,7 @@ static void plan_engine(void)
     config.lanes = walk_chance(4) ? 0 : 2 + (int32_t)walk_draw(SNIB__LANES_MAX - 1);
     config.scatter = !walk_chance(4);
     config.identity = walk_chance(4) ? "host h\n" : NULL;
+    config.asks = walk_chance(4);
     if (walk_chance(4)) {
         plan_durability(&config);
     }

@@ -67,6 +67,7 @@ enum walk_event {
     WALK_UNSEEN,   /* a request was carried out whose reply was lost with the connection */
     WALK_LEFT,     /* at the end somebody else still had the locks */
     WALK_SERVED,   /* what still waited then has got its lock */
+    WALK_RELOGIN,  /* the login was renewed on all connections */
     WALK_EVENTS
 };
 
@@ -109,6 +110,7 @@ struct walk {
     uint32_t op_count;
     struct walk_hold holds[WALK_HOLDS];
     struct walk_outer outers[WALK_OUTERS];
+    uint64_t cursor;  /* of the last list */
     uint32_t server;  /* which one answers */
     int64_t clock;    /* by how much its clock was set, in seconds */
     bool honest;      /* about exclusive locks */

@@ -1,5 +1,6 @@
 /* walk_call.c - what callers do: every call of the engine's that a program can lead to, at any time, and what becomes of
  * their operations. */
+#include "engine/ask.h"
 #include "walk.h"
 
 #include <stdio.h>
@@ -52,11 +53,47 @@ static void acquire(struct snib__gate *gate)
          gate);
 }
 
+/* Questions about no lock of the program's: the answers are texts. */
+static struct snib__op *ask_widely(int32_t *out_code)
+{
+    enum { BYTES = 65536 };
+    switch (walk_draw(5)) {
+    case 0: /* as a program goes on that has asked before, perhaps of other servers */
+        return snib__engine_list(walk.engine, walk_chance(2) ? walk.cursor : 0, "*", 1, BYTES,
+                                 walk.now, out_code);
+    case 1:
+        return snib__engine_describe(walk.engine, "a", 1, BYTES, walk.now, out_code);
+    case 2:
+        return snib__engine_server(walk.engine, (int32_t)walk_draw(SNIB_SERVER_LOAD + 1), BYTES,
+                                   walk.now, out_code);
+    case 3:
+        return snib__engine_identity(walk.engine, "00000000-0000-8000-8000-000000000002", 36, BYTES,
+                                     walk.now, out_code);
+    default:
+        return snib__engine_load(walk.engine, (int32_t)walk_draw(3), 0, BYTES, walk.now, out_code);
+    }
+}
+
+void sim_free(void *object);
+
+/* What clients leave for each other is asked for without an operation. */
+static void leave_note(void)
+{
+    size_t n;
+    sim_free(snib__engine_board_read(walk.engine, &n));
+    if (snib__engine_board_ready(walk.engine, walk.now)) {
+        snib__engine_board(walk.engine, "w text\n", 7, walk.now);
+    }
+}
+
 static void ask(struct snib__gate *gate)
 {
     int32_t code = SNIB_OK;
     struct snib__op *op;
-    switch (walk_draw(gate->kind->count ? 4 : 3)) {
+    switch (walk_draw(gate->kind->count ? 5 : 4)) {
+    case 3:
+        op = ask_widely(&code);
+        break;
     case 0:
         op = snib__engine_info(walk.engine, gate, walk.now, &code);
         break;
@@ -192,7 +229,17 @@ void call_something(void)
 {
     struct walk_hold *at = some_hold();
     bool room = walk.op_count < WALK_OPS;
-    switch (walk_draw(10)) {
+    switch (walk_draw(11)) {
+    case 10: /* what threads of the program's do besides */
+        if (walk.engine->config.asks && walk_chance(8)) {
+            walk_trace("the login is renewed");
+            snib__engine_relogin(walk.engine, "u", walk_chance(8) ? NULL : "secret", walk.now);
+            walk_happens(WALK_RELOGIN);
+        } else if (walk_chance(8)) {
+            leave_note();
+        }
+        snib__engine_take_refusal(walk.engine);
+        break;
     case 0:
     case 1:
     case 2:
@@ -273,7 +320,9 @@ static void take_result(struct snib__op *op)
         [SNIB__OP_ACQUIRE] = "an acquisition", [SNIB__OP_RELEASE] = "a release",
         [SNIB__OP_INFO] = "a question",        [SNIB__OP_FORCE] = "a question",
         [SNIB__OP_PING] = "a question",        [SNIB__OP_COUNT] = "a question",
-        [SNIB__OP_EXTEND] = "an extension",
+        [SNIB__OP_EXTEND] = "an extension",    [SNIB__OP_LIST] = "a list",
+        [SNIB__OP_DESCRIBE] = "a question",    [SNIB__OP_SERVER] = "a question",
+        [SNIB__OP_IDENTITY] = "a question",    [SNIB__OP_LOAD] = "a question",
     };
     uint32_t i = 0;
     while (i < walk.op_count && walk.ops[i] != op) {
@@ -288,6 +337,9 @@ static void take_result(struct snib__op *op)
                op->gate ? op->gate->name_len : 0, op->gate ? op->gate->name : "",
                snib_code_name(op->code));
     count_result(op);
+    if (op->kind == SNIB__OP_LIST && op->code == SNIB_OK) {
+        walk.cursor = op->asked->texts->cursor;
+    }
     if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK && op->hold) {
         take_hold(op->hold);
     }

@@ -214,6 +214,15 @@ static void to_question(const struct snib__op *op, snib__time sent_at, char *out
     case SNIB__OP_PING:
         snprintf(out, WALK_TEXT, "+PONG");
         break;
+    case SNIB__OP_LIST: /* the list of a server ends with 0 */
+        snprintf(out, WALK_TEXT, "*2\r\n$1\r\n%u\r\n$1\r\na",
+                 walk.calm ? 0 : (unsigned)walk_draw(3));
+        break;
+    case SNIB__OP_DESCRIBE:
+    case SNIB__OP_SERVER:
+    case SNIB__OP_IDENTITY:
+        snprintf(out, WALK_TEXT, "%s", walk_one("*1\r\n$1\r\na", "$3\r\na\nb", ":7"));
+        break;
     default:
         snprintf(out, WALK_TEXT, ":%u", (unsigned)walk_draw(2));
     }
@@ -263,6 +272,9 @@ static void to_request(const struct snib__node *node, const struct snib__request
         break;
     case SNIB__REQ_COUNT:
         info_text(node, out);
+        break;
+    case SNIB__REQ_BOARD:
+        snprintf(out, WALK_TEXT, "$4\r\n1\n2\n");
         break;
     case SNIB__REQ_ROUTE:
         cluster_answer(request->number, out);
@@ -388,7 +400,11 @@ static void connect(struct snib__link *link)
         walk.server++;
         truth_forget(NULL);
     }
-    snib__engine_link_up(walk.engine, link, walk.now);
+    if (snib__link_asks(walk.engine, link)) {
+        snib__engine_link_up_as(walk.engine, link, walk_one("u", NULL), "secret", walk.now);
+    } else {
+        snib__engine_link_up(walk.engine, link, walk.now);
+    }
 }
 
 void reply_links(void)
