@@ -291,6 +291,19 @@ static snib__time op_endurance(const struct snib__engine *e, const struct snib__
     return refused < patience ? refused : patience;
 }
 
+/* Whether a server may carry out, or has carried out, what one of a node's further lanes has sent for the operation: the
+ * node is down with its first, and they may outlast that.  A query changes nothing. */
+static bool op_under_way(const struct snib__op *op)
+{
+    bool changes = op->stage != SNIB__STAGE_ASKING || snib__ask_once(op);
+    const void *subject = op->stage == SNIB__STAGE_ASKING ? (const void *)op : op->hold;
+    const struct snib__conn *conn = op->link && changes && subject ? &op->link->conn : NULL;
+    for (uint32_t i = 0; conn && i < conn->ring_count; i++)
+        if (conn->ring[(conn->ring_head + i) & (conn->ring_cap - 1)].subject == subject)
+            return true;
+    return conn && op->hold && snib__durable_withholds(op->link->node, op->hold);
+}
+
 /* Whether the server may have done something for the operation without a reply, now that the link
  * is down; or may still do it, as a fair lock is granted to whoever has the first place.  A query changes nothing, or
  * ends with its link, or is an extension. */
@@ -301,8 +314,9 @@ static bool op_unsure(const struct snib__op *op)
         return op->asked->unsure;
     uint16_t doubts =
         op->kind == SNIB__OP_ACQUIRE ? SNIB__RESENT | SNIB__SEATED : SNIB__RESENT;
-    return hold && ((hold->flags & doubts) ||
-                    (hold->gate->waitq && hold->gate->waitq->incoming == hold));
+    return op_under_way(op) ||
+           (hold && ((hold->flags & doubts) ||
+                     (hold->gate->waitq && hold->gate->waitq->incoming == hold)));
 }
 
 /* Nothing of the operation is on its way: its request is paused, or it waits behind another one's. */

@@ -198,6 +198,7 @@ struct topo_task {
     struct snib__op *op;
     struct topo_hold *hold;
     struct topo_use use;
+    uint64_t number; /* of the acquisition, when it began */
     bool once, cancelled;
     snib__time submitted, wait_ends;
 };

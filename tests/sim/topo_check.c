@@ -359,6 +359,26 @@ static bool is_servers_fault(int32_t code)
            code == SNIB_ELOADING;
 }
 
+/* No connection: nothing was applied, at any server. */
+static void check_nothing_applied(const struct topo_process *process, const struct topo_task *task)
+{
+    struct topo_hold none = {.use = task->use, .number = task->number};
+    char owner[OWNER_MAX];
+    uint64_t until;
+    none.owner_n = (size_t)snprintf(none.owner, sizeof none.owner, "%s:%llu", process->uuid,
+                                    (unsigned long long)task->number);
+    for (int i = 0; i < topo.data_count * topo.name_count; i++) {
+        int at = i / topo.name_count;
+        const struct topo_name *name = &topo.names[i % topo.name_count];
+        for (size_t j = 0; owner_at(topo.servers[at].model, name, j, owner, &until); j++) {
+            if (is_owner(&none, writes(&none, name), owner)) {
+                topo_fail("%u:%llu has no connection, and server %d has it", process->id,
+                          (unsigned long long)task->number, at);
+            }
+        }
+    }
+}
+
 void check_not_granted(struct topo_process *process, const struct topo_task *task, int32_t code)
 {
     bool honest = code == SNIB_BUSY        ? task->once
@@ -373,6 +393,9 @@ void check_not_granted(struct topo_process *process, const struct topo_task *tas
     if (!honest) {
         topo_fail("%u: task %d ended with %s", process->id, (int)(task - process->tasks),
                   snib_code_name(code));
+    }
+    if (task->doing == TOPO_WAITS && task->number != 0 && code == SNIB_ECONNECT) {
+        check_nothing_applied(process, task);
     }
 }
 

@@ -88,6 +88,7 @@ static void begin(struct topo_process *process, struct topo_task *task)
     if (task->op == NULL) {
         topo_fail("%u: acquire was not started: %s", process->id, snib_code_name(code));
     }
+    task->number = task->op->hold != NULL ? task->op->hold->number : 0;
     task->doing = TOPO_WAITS;
     task->once = how.wait == 0;
     task->submitted = topo.now;

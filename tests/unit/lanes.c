@@ -528,6 +528,35 @@ static void order_is_kept_over_a_loss_of_the_first(void **state)
     snib__engine_free(engine);
 }
 
+/* What is on its way on another lane may be carried out: that the first is down, and with it the node, does not say that
+ * nothing was applied. */
+static void under_way_beside_the_first(void **state)
+{
+    (void)state;
+    for (int counts = 0; counts < 2; counts++) {
+        struct snib__engine *engine = begin_with_lane();
+        engine->config.patience = SECOND; /* shorter than a reply may take */
+        call(engine, "one");
+        struct snib__op *op;
+        if (counts) {
+            int32_t code;
+            snib__engine_call(engine, true);
+            op = snib__engine_count(engine, gate(engine, SNIB_LATCH, "l"), SNIB_COUNT_DOWN, 0, now,
+                                    &code);
+            snib__engine_call(engine, false);
+        } else {
+            op = call(engine, "two");
+        }
+        assert_ptr_equal(snib__op_link(op), lane(engine, 1));
+        cut_link(engine);
+        now += 2 * SECOND;
+        snib__engine_tick(engine, now);
+        assert_true(op->done);
+        assert_int_equal(op->code, SNIB_EUNREACHABLE);
+        snib__engine_free(engine);
+    }
+}
+
 /* At another server process the number belongs to a different connection. */
 static void stranger_is_not_killed(void **state)
 {
@@ -850,6 +879,7 @@ int main(void)
         cmocka_unit_test(login_that_a_lane_has_lost_is_its_own),
         cmocka_unit_test(login_lost_beside_what_was_given_up),
         cmocka_unit_test(order_is_kept_over_a_loss_of_the_first),
+        cmocka_unit_test(under_way_beside_the_first),
         cmocka_unit_test(stranger_is_not_killed),
         cmocka_unit_test(lanes_come_back),
         cmocka_unit_test(first_sent_is_due_first),
