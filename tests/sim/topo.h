@@ -218,6 +218,7 @@ struct topo_process {
     char uuid[37];
     char identity[48]; /* what it says about itself */
     bool dead;
+    snib__time closed_at; /* the program has closed the client; 0: it has not */
     struct snib__gate *gates[TOPO_NAMES][TOPO_SIDES];
     struct snib__gate *multi;
     struct topo_end ends[TOPO_ENDS];
@@ -305,7 +306,7 @@ struct topo {
     bool multi;
     unsigned multi_names;
     struct topo_process *slots[TOPO_SLOTS], *processes[TOPO_PROCESSES];
-    uint32_t process_count;
+    uint32_t process_count, closing; /* of them: closed, and not yet replaced */
     struct topo_pipe pipes[TOPO_PIPES];
     struct topo_pipe *pipes_end;              /* those from here on were never used */
     snib__time apart[TOPO_HOSTS][TOPO_HOSTS]; /* no contact until then */
@@ -315,7 +316,7 @@ struct topo {
 
 struct topo_totals {
     uint64_t events, requests, granted, extended, identified, released, busy, timed_out, cancelled,
-        lost, failed;
+        lost, failed, closed;
     uint64_t promotions, excused, overlaps;
     uint64_t waits, too_few,
         durable; /* WAITs, those with too few replicas; holds that had to survive a failover */
@@ -418,6 +419,8 @@ void fault_end_all(void);
 /* topo_process.c */
 struct topo_process *process_new(int slot);
 void process_crash(struct topo_process *process);
+void process_close(struct topo_process *process);
+bool process_is_over(const struct topo_process *process);
 void process_free(struct topo_process *process);
 void process_pump(struct topo_process *process);
 void process_leave_hold(struct topo_process *process, struct topo_hold *hold);
@@ -448,6 +451,7 @@ void check_extended(const struct topo_process *process, const struct topo_task *
 void check_identity(const struct topo_process *process, const struct snib__op *op);
 void check_not_granted(struct topo_process *process, const struct topo_task *task, int32_t code);
 void check_lost(struct topo_process *process, const struct topo_hold *hold);
+void check_closed(const struct topo_process *process);
 void check_step(void);
 void check_end(void);
 

@@ -386,6 +386,7 @@ void check_not_granted(struct topo_process *process, const struct topo_task *tas
                   : code == SNIB_CANCELLED ? task->cancelled
                   : code == SNIB_EREPLICAS ? topo.durability != 0
                   : code == SNIB_EPERMITS  ? permits_may_be_few(task)
+                  : code == SNIB_ECLOSED   ? process->closed_at != 0
                                            : is_servers_fault(code) && topo.now < topo.stable_at;
     honest |= code == SNIB_EUNREACHABLE && (task->once || topo.now >= task->wait_ends) &&
               waits_in_vain(task);
@@ -406,6 +407,7 @@ void check_lost(struct topo_process *process, const struct topo_hold *hold)
     bool broken = broken_at(hold) >= hold->submitted;
     bool honest = lost->reason == SNIB_REASON_EXPIRED       ? lost->lease_ms != 0 && topo.now >= end
                   : lost->reason == SNIB_REASON_UNREACHABLE ? topo.now >= lost->deadline
+                  : lost->reason == SNIB_REASON_CLOSED   ? process->closed_at != 0
                   : lost->reason == SNIB_REASON_MAX_HOLD ? lost->max_hold_ms != 0 && topo.now >= end
                                                          : broken;
     if (hold->told || hold->released || !honest ||
@@ -574,6 +576,7 @@ void check_extended(const struct topo_process *process, const struct topo_task *
     bool honest = code == SNIB_OK          ? is_held || task->hold->users > 1
                   : code == SNIB_LOST      ? !is_held && task->op->reason == hold->reason
                   : code == SNIB_CANCELLED ? task->cancelled
+                  : code == SNIB_ECLOSED   ? process->closed_at != 0
                                            : is_servers_fault(code) && topo.now < topo.stable_at;
     if (!honest) {
         topo_fail("%u:%llu: an extension ended with %s", process->id,
@@ -750,6 +753,26 @@ static void check_engine(struct topo_process *process)
         topo_fail("%u: in the engine it is not true that %s", process->id, flaw);
     }
     process->unchecked = false;
+}
+
+/* A client that was closed has nothing left with a master that has heard all of it. */
+void check_closed(const struct topo_process *process)
+{
+    char owner[OWNER_MAX];
+    model_key key;
+    uint64_t until;
+    for (int i = 0; i < topo.name_count; i++) {
+        const struct topo_name *name = &topo.names[i];
+        model *m = check_truth(name, &key);
+        for (size_t j = 0; m != NULL && owner_at(m, name, j, owner, &until); j++) {
+            if (strncmp(owner, process->uuid, sizeof process->uuid - 1) == 0 &&
+                until > TOPO_EPOCH + topo.now &&
+                latest(name->broken_at, name->island_until) < process->closed_at) {
+                topo_fail("%u was closed and is over, and %s is held by %s", process->id,
+                          name->text, owner);
+            }
+        }
+    }
 }
 
 void check_step(void)

@@ -107,8 +107,10 @@ static bool strike_process(int fault)
                 net_part(net_host(process), i, until);
             }
         }
-    } else if (topo.process_count == TOPO_PROCESSES) {
+    } else if (topo.process_count + topo.closing >= TOPO_PROCESSES || process->closed_at != 0) {
         return false;
+    } else if (topo_chance(2)) {
+        process_close(process);
     } else {
         process_crash(process);
         process_new(slot);

@@ -104,6 +104,28 @@ void process_crash(struct topo_process *process)
     memset(process->holds, 0, sizeof process->holds);
 }
 
+/* The program closes the client, and goes on until that has given back what it has. */
+void process_close(struct topo_process *process)
+{
+    topo_trace("%u closes", process->id);
+    process->closed_at = topo.now;
+    topo.closing++;
+    topo_totals.closed++;
+    snib__engine_close(process->engine, topo.now);
+    process_pump(process);
+}
+
+/* Nothing of a closed client's is under way any more. */
+bool process_is_over(const struct topo_process *process)
+{
+    for (int i = 0; i < TOPO_TASKS; i++) {
+        if (process->tasks[i].doing != TOPO_RESTS) {
+            return false;
+        }
+    }
+    return process->closed_at != 0 && snib__engine_quiet(process->engine);
+}
+
 void process_free(struct topo_process *process)
 {
     lives_free(&process->lives);
@@ -118,7 +140,7 @@ bool process_is_idle(const struct topo_process *process)
             return false;
         }
     }
-    return true;
+    return process->closed_at == 0;
 }
 
 /* ---- Holds -------------------------------------------------------------------------------------- */

@@ -193,7 +193,7 @@ static void cancel(struct topo_process *process, struct topo_task *task)
 
 void task_move(struct topo_process *process, struct topo_task *task)
 {
-    if (task->doing == TOPO_RESTS && topo.winding_down) {
+    if (task->doing == TOPO_RESTS && (topo.winding_down || process->closed_at != 0)) {
         task->wake = SNIB__NEVER;
     } else if (task->doing == TOPO_RESTS) {
         if (topo_chance(12)) {
