@@ -236,6 +236,8 @@ struct topo_process {
     snib__time granted_at;
     int asks[TOPO_NAMES]; /* the server that it takes for the master of a name; -1: none */
     snib__time asks_since[TOPO_NAMES];
+    uint64_t cursor;   /* where its listing goes on; 0: with the next one */
+    uint32_t listings; /* parts of the present one */
     bool unchecked; /* the engine was called since it was found flawless */
     struct lives *lives;
     bool is_known; /* the deadline is the engine's, which was not called since */
@@ -451,6 +453,7 @@ void check_extended(const struct topo_process *process, const struct topo_task *
 void check_identity(const struct topo_process *process, const struct snib__op *op);
 void check_not_granted(struct topo_process *process, const struct topo_task *task, int32_t code);
 void check_lost(struct topo_process *process, const struct topo_hold *hold);
+void check_listing(struct topo_process *process, const struct snib__op *op);
 void check_closed(const struct topo_process *process);
 void check_step(void);
 void check_end(void);

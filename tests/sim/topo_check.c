@@ -555,6 +555,16 @@ static void check_release_code(const struct topo_process *process, const struct 
     }
 }
 
+/* Each server has few keys, and each is asked in turn, whatever becomes of the nodes meanwhile. */
+void check_listing(struct topo_process *process, const struct snib__op *op)
+{
+    process->cursor = op->code == SNIB_OK ? op->asked->texts->cursor : 0;
+    process->listings = process->cursor == 0 ? 0 : process->listings + 1;
+    if (process->listings > 4 * TOPO_SERVERS) {
+        topo_fail("%u: a listing does not end", process->id);
+    }
+}
+
 /* What servers have not lost is released, not lost, if that is answered before the lease ends: no script breaks off between
  * the end of one owner and the beginning of the next. */
 void check_released(const struct topo_process *process, const struct topo_hold *hold, int32_t code)

@@ -249,6 +249,9 @@ static void complete(struct topo_process *process, struct snib__op *op)
         if (op->kind == SNIB__OP_IDENTITY && op->code == SNIB_OK) {
             check_identity(process, op);
         }
+        if (op->kind == SNIB__OP_LIST) {
+            check_listing(process, op);
+        }
         check_not_granted(process, task, op->code);
         task_rest(task);
     }

@@ -108,6 +108,11 @@ static void ask(struct topo_process *process, struct topo_task *task)
         topo.known && topo_chance(2) ? topo.slots[topo_draw((uint64_t)topo.slot_count)] : NULL;
     task->op = other != NULL ? snib__engine_identity(process->engine, other->uuid,
                                                      sizeof other->uuid - 1, 65536, topo.now, &code)
+               : topo_chance(3) ? snib__engine_list(process->engine, process->cursor, "*", 1, 65536,
+                                                    topo.now, &code)
+               : topo_chance(6)
+                   ? snib__engine_describe(process->engine, topo.names[task->use.name].text,
+                                           topo.names[task->use.name].n, 65536, topo.now, &code)
                : topo_chance(2) || task->use.kind == SNIB__MULTI
                    ? snib__engine_ping(process->engine, 1000 * SNIB__MS, topo.now, &code)
                    : snib__engine_info(process->engine, task->use.gate, topo.now, &code);
