@@ -236,6 +236,7 @@ struct topo_process {
     snib__time granted_at;
     int asks[TOPO_NAMES]; /* the server that it takes for the master of a name; -1: none */
     snib__time asks_since[TOPO_NAMES];
+    snib__time heard_at; /* a server last answered a command */
     uint64_t cursor;   /* where its listing goes on; 0: with the next one */
     uint32_t listings; /* parts of the present one */
     bool unchecked; /* the engine was called since it was found flawless */

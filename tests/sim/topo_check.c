@@ -685,6 +685,31 @@ static void check_exclusion(void)
     }
 }
 
+/* Whether the lock is this process's own, for a time of which the servers need not be told. */
+static bool waits_for_fixed(const struct topo_task *task)
+{
+    const struct snib__gate *gate = task->use.gate;
+    const struct snib__hold *hold = gate != NULL ? snib__gate_active(gate) : NULL;
+    return hold != NULL && hold->phase == SNIB__HELD && hold->lease_ms != 0;
+}
+
+/* While no server answers, patience ends: no operation waits for ever, whatever it waits for. */
+static void check_patience(const struct topo_process *process)
+{
+    const struct snib__config *config = &process->engine->config;
+    snib__time since = latest(process->heard_at, latest(process->frozen_until, process->late_until));
+    snib__time asks = latest(config->recheck, config->lease / 2); /* something is sent by then */
+    snib__time most = asks + config->reply_timeout + config->durability_timeout + config->patience;
+    for (int i = 0; i < TOPO_TASKS; i++) {
+        const struct topo_task *task = &process->tasks[i];
+        bool waits = task->op != NULL && !task->op->done;
+        if (waits && !waits_for_fixed(task) && topo.now > latest(since, task->submitted) + most) {
+            topo_fail("%u: task %d waits although no server has answered for %llu ms", process->id,
+                      i, (unsigned long long)((topo.now - since) / SNIB__MS));
+        }
+    }
+}
+
 /* No operation waits past its deadline, or, if that is later, past the patience of a single try. */
 static void check_waits(const struct topo_process *process)
 {
@@ -795,6 +820,7 @@ void check_step(void)
         check_holds(topo.slots[i]);
         note_asked(topo.slots[i]);
         check_waits(topo.slots[i]);
+        check_patience(topo.slots[i]);
         check_served(topo.slots[i]);
     }
     check_exclusion();

@@ -397,6 +397,9 @@ static void arrive_at_client(struct topo_pipe *pipe)
         settle(pipe);
         snib__engine_link_down(process->engine, end->link, SNIB_EUNREACHABLE, ECONNRESET, topo.now);
     } else {
+        if (snib__link_kind(end->link) == SNIB__COMMAND && !topo.servers[pipe->server].sentinel) {
+            process->heard_at = topo.now;
+        }
         snib__engine_input(process->engine, end->link, chunk->bytes, chunk->n, topo.now);
     }
     process_pump(process);
