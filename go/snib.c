@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "f27ebc6e9e68a8bf"
+#define SNIB_BUILD_ID "dd37c2189b93f99b"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -1983,7 +1983,7 @@ enum snib__half { SNIB__HALF_NONE, SNIB__HALF_FOUND, SNIB__HALF_MISSED };
 struct snib__request {
     int16_t kind;      /* the engine's; negative kinds are the handshake's own */
     int16_t script;    /* index of the script, or -1 */
-    uint8_t tries;     /* times sent because the server had forgotten the script */
+    uint8_t tries;     /* times sent because its present server had forgotten the script */
     uint8_t redirects; /* times a server has redirected it since its last pause */
     uint8_t pauses;    /* times it was paused because no node could serve it */
     bool asking;       /* ASKING goes before it, to a server that is importing the slot */
@@ -23872,6 +23872,7 @@ static bool cluster_go_on(struct snib__engine *e, struct snib__node *to,
 {
     if (request->redirects < UINT8_MAX)
         request->redirects++;
+    request->tries = 0; /* the next server may have forgotten the script, too */
     if (request->redirects > CLUSTER_CIRCLE)
         return cluster_pause(e, request, text, n, now);
     if (!request->asking && request->kind == SNIB__REQ_RENEW)

@@ -490,6 +490,7 @@ static bool cluster_go_on(struct snib__engine *e, struct snib__node *to,
 {
     if (request->redirects < UINT8_MAX)
         request->redirects++;
+    request->tries = 0; /* the next server may have forgotten the script, too */
     if (request->redirects > CLUSTER_CIRCLE)
         return cluster_pause(e, request, text, n, now);
     if (!request->asking && request->kind == SNIB__REQ_RENEW)

@@ -31,7 +31,7 @@ enum snib__half { SNIB__HALF_NONE, SNIB__HALF_FOUND, SNIB__HALF_MISSED };
 struct snib__request {
     int16_t kind;      /* the engine's; negative kinds are the handshake's own */
     int16_t script;    /* index of the script, or -1 */
-    uint8_t tries;     /* times sent because the server had forgotten the script */
+    uint8_t tries;     /* times sent because its present server had forgotten the script */
     uint8_t redirects; /* times a server has redirected it since its last pause */
     uint8_t pauses;    /* times it was paused because no node could serve it */
     bool asking;       /* ASKING goes before it, to a server that is importing the slot */

@@ -35,6 +35,23 @@ static void forgotten_script_is_asked_for_again(void **state)
     snib__engine_free(engine);
 }
 
+/* That one server has forgotten the script says nothing of the next one. */
+static void script_that_two_have_forgotten(void **state)
+{
+    (void)state;
+    char text[64];
+    struct snib__engine *engine = begin_cluster("a:0-16383");
+    sprintf(text, "ASK %d b:6379", snib__slot("m", 1));
+    peers[0].says = peers[1].says = "NOSCRIPT No matching script.";
+    peers[0].times = peers[1].times = 1;
+    peers[0].then = text;
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+    pass(engine, now + SECOND);
+    assert_true(op->done);
+    assert_int_equal(op->code, SNIB_OK);
+    snib__engine_free(engine);
+}
+
 /* No node serves it: it is retried with pauses, and ends as unreachable, certainly not applied. */
 static void refusals_are_endured(void **state)
 {
@@ -980,6 +997,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ask_is_for_one_request),
         cmocka_unit_test(forgotten_script_is_asked_for_again),
+        cmocka_unit_test(script_that_two_have_forgotten),
         cmocka_unit_test(refusals_are_endured),
         cmocka_unit_test(many_that_wait_are_no_storm),
         cmocka_unit_test(node_that_is_down_does_not_keep_its_slots),
