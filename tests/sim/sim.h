@@ -224,6 +224,7 @@ struct sim_process {
     snib__time lease, recheck, try_timeout;
     uint64_t granted;               /* holds that its tasks got */
     bool unpumped;                  /* it was stopped while leaving the engine */
+    snib__time heard_at;            /* the server last answered a command */
     snib__time decided_at;          /* when the engine came to the results that are delivered now */
     snib__time renews;              /* it has just asked to renew beyond this; 0: it has not */
     snib__time late_until;          /* no tick before this */

@@ -724,6 +724,22 @@ static void check_engine(struct sim_process *process)
     process->unchecked = false;
 }
 
+/* While the server does not answer, patience ends: nothing waits for ever, whatever it waits for; unless the lock is this
+ * process's own for a time of which the server need not be told.  Two clocks differ by 1 % at most. */
+static bool is_out_of_patience(const struct sim_process *process, const struct sim_task *task)
+{
+    const struct snib__config *config = &process->engine->config;
+    const struct snib__hold *active =
+        task->use.gate != NULL ? snib__gate_active(task->use.gate) : NULL;
+    bool fixed = active != NULL && active->phase == SNIB__HELD && active->lease_ms != 0;
+    snib__time since = latest(latest(process->heard_at, task->submitted),
+                              latest(process->frozen_until, process->late_until));
+    snib__time asks = latest(config->recheck, config->lease / 2); /* something is sent by then */
+    snib__time most = asks + config->reply_timeout + config->patience;
+    return task->doing == DOING_WAIT && task->op != NULL && !task->op->done && !fixed &&
+           sim.now > since + most + most / 50;
+}
+
 void check_step(void)
 {
     for (int i = 0; i < sim.slot_count; i++) {
@@ -736,6 +752,11 @@ void check_step(void)
         check_holds(process);
         for (int j = 0; j < SIM_TASKS; j++) {
             struct sim_task *task = &process->tasks[j];
+            if (is_out_of_patience(process, task)) {
+                sim_fail("%u: task %d waits although the server has not answered for %llu ms",
+                         process->id, j,
+                         (unsigned long long)((sim.now - process->heard_at) / SNIB__MS));
+            }
             if (task->doing != DOING_WAIT) {
                 continue;
             }

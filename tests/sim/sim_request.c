@@ -313,6 +313,9 @@ void check_input(struct sim_process *process, struct snib__link *link, const cha
         awaited[i].number =
             attempt_of(&conn->ring[(conn->ring_head + i) & (conn->ring_cap - 1)], &awaited[i].side);
     }
+    if (snib__link_kind(link) == SNIB__COMMAND) {
+        process->heard_at = sim.now;
+    }
     snib__engine_input(process->engine, link, bytes, n, sim_clock(process));
     uint64_t answered = conn->appended - conn->ring_count - before;
     for (uint32_t i = 0; i < count && i < answered; i++) {
