@@ -319,7 +319,7 @@ struct topo {
 
 struct topo_totals {
     uint64_t events, requests, granted, extended, identified, released, busy, timed_out, cancelled,
-        lost, failed, closed;
+        lost, failed, closed, unblocked;
     uint64_t promotions, excused, overlaps;
     uint64_t waits, too_few,
         durable; /* WAITs, those with too few replicas; holds that had to survive a failover */
@@ -359,6 +359,7 @@ snib__time net_next(void);
  * after the time limit. */
 #define NET_WAITS "+WAITS\r\n" /* its place among the server's replies */
 void net_wait(int server, uint64_t connection, uint64_t need, snib__time limit);
+void net_unblock(int server);
 void net_waited(int server);               /* a replica has caught up further */
 bool server_listens(int at, int to);       /* a replica in step */
 int server_acked(int at, uint64_t writes); /* replicas in step that have these writes */

@@ -312,24 +312,44 @@ static void write_out(struct topo_pipe *pipe, const char *bytes, size_t n)
     pipe->wait.held_n += more;
 }
 
-static void end_wait(struct topo_pipe *pipe)
+/* The reply to WAIT, and what is behind it. */
+static void answer_wait(struct topo_pipe *pipe, const char *text)
 {
-    int acked = server_acked(pipe->server, pipe->wait.writes);
-    char text[32], *held = pipe->wait.held;
+    char *held = pipe->wait.held;
     size_t n = pipe->wait.held_n;
-    if (held == NULL || ((uint64_t)acked < pipe->wait.need && topo.now < pipe->wait.until)) {
-        return;
-    }
-    topo_totals.too_few += (uint64_t)acked < pipe->wait.need;
     memset(&pipe->wait, 0, sizeof pipe->wait);
-    int digits = snprintf(text, sizeof text, ":%d\r\n", acked);
     if (pipe->client != NULL) {
-        send_on(pipe, 2, text, (size_t)digits);
+        send_on(pipe, 2, text, strlen(text));
     }
     if (pipe->client != NULL && n > 0) {
         send_on(pipe, 2, held, n);
     }
     free(held);
+}
+
+static void end_wait(struct topo_pipe *pipe)
+{
+    int acked = server_acked(pipe->server, pipe->wait.writes);
+    char text[32];
+    bool few = (uint64_t)acked < pipe->wait.need;
+    if (pipe->wait.held == NULL || (few && topo.now < pipe->wait.until)) {
+        return;
+    }
+    topo_totals.too_few += few;
+    snprintf(text, sizeof text, ":%d\r\n", acked);
+    answer_wait(pipe, text);
+}
+
+/* A master becomes a replica: nobody goes on waiting there for replicas of its own. */
+void net_unblock(int server)
+{
+    for (struct topo_pipe *pipe = topo.pipes; pipe < topo.pipes_end; pipe++) {
+        if (pipe->used && pipe->number != 0 && pipe->server == server && pipe->wait.held != NULL) {
+            answer_wait(pipe, "-UNBLOCKED force unblock from blocking operation, instance state "
+                              "changed (master -> replica?)\r\n");
+            topo_totals.unblocked++;
+        }
+    }
 }
 
 void net_waited(int server)

@@ -288,6 +288,9 @@ void server_follow(int at, int master, bool hang_up)
 {
     struct topo_server *server = &topo.servers[at];
     topo_trace("server %d follows %d", at, master);
+    if (server->master < 0) {
+        net_unblock(at);
+    }
     drop(server);
     server->master = master;
     server->synced = false;
