@@ -313,8 +313,9 @@ void check_not_granted(struct sim_process *process, const struct sim_task *task,
     } else if (code == SNIB_TIMEDOUT) {
         check_timed_out(process, task);
     }
-    /* A refusal is of the last attempt: one before it whose reply was lost may have worked, and is undone. */
-    owner->denied = code < 0 && code != SNIB_ECLOSED &&
+    /* A refusal is of the last attempt: one before it whose reply was lost may have worked, and is undone.  So it is where
+     * memory was missing to send another one. */
+    owner->denied = code < 0 && code != SNIB_ECLOSED && code != SNIB_ENOMEM &&
                     !snib_code_is(code, SNIB_IS_MAYBE_APPLIED) && !owner->again &&
                     owner->attempts <= 1;
     if (owner->denied && owner->present != 0 && !owner->stray) {
