@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "dd37c2189b93f99b"
+#define SNIB_BUILD_ID "a95ba61cf51972a7"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -28901,11 +28901,10 @@ static bool op_unsure(const struct snib__op *op)
     const struct snib__hold *hold = op->hold;
     if (op->kind == SNIB__OP_EXTEND)
         return op->asked->unsure;
-    uint16_t doubts =
-        op->kind == SNIB__OP_ACQUIRE ? SNIB__RESENT | SNIB__SEATED : SNIB__RESENT;
+    uint16_t doubts = op->kind == SNIB__OP_ACQUIRE ? SNIB__RESENT | SNIB__SEATED : SNIB__RESENT;
     return op_under_way(op) ||
-           (hold && ((hold->flags & doubts) ||
-                     (hold->gate->waitq && hold->gate->waitq->incoming == hold)));
+           (hold &&
+            ((hold->flags & doubts) || (hold->gate->waitq && hold->gate->waitq->incoming == hold)));
 }
 
 /* Nothing of the operation is on its way: its request is paused, or it waits behind another one's. */

@@ -253,7 +253,8 @@ static uint32_t unanswered(const struct snib__engine *e, const struct snib__gate
     uint32_t n = 0;
     for (const struct snib__link *link = e->links; link; link = link->next)
         for (uint32_t i = 0; i < link->conn.ring_count; i++)
-            n += link->conn.ring[(link->conn.ring_head + i) & (link->conn.ring_cap - 1)].gate == gate;
+            n += link->conn.ring[(link->conn.ring_head + i) & (link->conn.ring_cap - 1)].gate ==
+                 gate;
     return n;
 }
 
@@ -392,7 +393,8 @@ static const char *check_links(const struct snib__engine *e)
 {
     for (const struct snib__link *link = e->links; link; link = link->next) {
         uint32_t called = 0;
-        MUST(link->kind != SNIB__COMMAND || link->conn.state != SNIB__CONN_DOWN || link->conn.ring_count == 0);
+        MUST(link->kind != SNIB__COMMAND || link->conn.state != SNIB__CONN_DOWN ||
+             link->conn.ring_count == 0);
         for (uint32_t i = 0; i < link->conn.ring_count; i++) {
             const struct snib__request *request =
                 &link->conn.ring[(link->conn.ring_head + i) & (link->conn.ring_cap - 1)];

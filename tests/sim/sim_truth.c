@@ -384,8 +384,9 @@ static void claim_came(struct sim_name *name, const struct sim_claim *claim, int
                      (unsigned long long)claim->number);
         }
         if (owner->denied && !owner->stray) {
-            sim_fail("%s: %u:%llu comes late, and its operation ended as if nothing had been applied",
-                     name->text, claim->process->id, (unsigned long long)claim->number);
+            sim_fail(
+                "%s: %u:%llu comes late, and its operation ended as if nothing had been applied",
+                name->text, claim->process->id, (unsigned long long)claim->number);
         }
         /* Set back, the clock revives those expired permits that nobody has cleared away, whether
          * they expired in time or because it had been set forward. */

@@ -237,9 +237,9 @@ struct topo_process {
     int asks[TOPO_NAMES]; /* the server that it takes for the master of a name; -1: none */
     snib__time asks_since[TOPO_NAMES];
     snib__time heard_at; /* a server last answered a command */
-    uint64_t cursor;   /* where its listing goes on; 0: with the next one */
-    uint32_t listings; /* parts of the present one */
-    bool unchecked; /* the engine was called since it was found flawless */
+    uint64_t cursor;     /* where its listing goes on; 0: with the next one */
+    uint32_t listings;   /* parts of the present one */
+    bool unchecked;      /* the engine was called since it was found flawless */
     struct lives *lives;
     bool is_known; /* the deadline is the engine's, which was not called since */
     snib__time deadline;

@@ -407,7 +407,7 @@ void check_lost(struct topo_process *process, const struct topo_hold *hold)
     bool broken = broken_at(hold) >= hold->submitted;
     bool honest = lost->reason == SNIB_REASON_EXPIRED       ? lost->lease_ms != 0 && topo.now >= end
                   : lost->reason == SNIB_REASON_UNREACHABLE ? topo.now >= lost->deadline
-                  : lost->reason == SNIB_REASON_CLOSED   ? process->closed_at != 0
+                  : lost->reason == SNIB_REASON_CLOSED      ? process->closed_at != 0
                   : lost->reason == SNIB_REASON_MAX_HOLD ? lost->max_hold_ms != 0 && topo.now >= end
                                                          : broken;
     if (hold->told || hold->released || !honest ||
@@ -549,9 +549,10 @@ void check_identity(const struct topo_process *process, const struct snib__op *o
 static void check_release_code(const struct topo_process *process, const struct topo_hold *hold,
                                int32_t code)
 {
-    if (code != SNIB_OK && code != SNIB_LOST && !(is_servers_fault(code) && topo.now <= topo.stable_at)) {
-        topo_fail("%u:%llu: a release ended with %s", process->id,
-                  (unsigned long long)hold->number, snib_code_name(code));
+    if (code != SNIB_OK && code != SNIB_LOST &&
+        !(is_servers_fault(code) && topo.now <= topo.stable_at)) {
+        topo_fail("%u:%llu: a release ended with %s", process->id, (unsigned long long)hold->number,
+                  snib_code_name(code));
     }
 }
 
@@ -697,7 +698,8 @@ static bool waits_for_fixed(const struct topo_task *task)
 static void check_patience(const struct topo_process *process)
 {
     const struct snib__config *config = &process->engine->config;
-    snib__time since = latest(process->heard_at, latest(process->frozen_until, process->late_until));
+    snib__time since =
+        latest(process->heard_at, latest(process->frozen_until, process->late_until));
     snib__time asks = latest(config->recheck, config->lease / 2); /* something is sent by then */
     snib__time most = asks + config->reply_timeout + config->durability_timeout + config->patience;
     for (int i = 0; i < TOPO_TASKS; i++) {

@@ -397,7 +397,8 @@ static void print_totals(uint64_t seeds, double seconds)
     const struct topo_totals *t = &topo_totals;
     printf("sim_topo: %llu seeds good, %llu events, %llu requests, %.1f s; granted %llu, extended "
            "%llu, identified %llu, released "
-           "%llu, busy %llu, timed out %llu, cancelled %llu, lost %llu, failed %llu, closed %llu, unblocked %llu; waits %llu, "
+           "%llu, busy %llu, timed out %llu, cancelled %llu, lost %llu, failed %llu, closed %llu, "
+           "unblocked %llu; waits %llu, "
            "answered by "
            "too few %llu, holds kept over failovers %llu; failovers "
            "%llu, holds that they lost %llu, overlaps %llu, the longest %.0f ms; holds:",
@@ -406,10 +407,12 @@ static void print_totals(uint64_t seeds, double seconds)
            (unsigned long long)t->extended, (unsigned long long)t->identified,
            (unsigned long long)t->released, (unsigned long long)t->busy,
            (unsigned long long)t->timed_out, (unsigned long long)t->cancelled,
-           (unsigned long long)t->lost, (unsigned long long)t->failed, (unsigned long long)t->closed, (unsigned long long)t->unblocked, (unsigned long long)t->waits,
-           (unsigned long long)t->too_few, (unsigned long long)t->durable,
-           (unsigned long long)t->promotions, (unsigned long long)t->excused,
-           (unsigned long long)t->overlaps, (double)t->longest_overlap / 1e6);
+           (unsigned long long)t->lost, (unsigned long long)t->failed,
+           (unsigned long long)t->closed, (unsigned long long)t->unblocked,
+           (unsigned long long)t->waits, (unsigned long long)t->too_few,
+           (unsigned long long)t->durable, (unsigned long long)t->promotions,
+           (unsigned long long)t->excused, (unsigned long long)t->overlaps,
+           (double)t->longest_overlap / 1e6);
     for (int i = 0; i < TOPO_FAMILIES; i++) {
         printf(" %s %llu", families[i], (unsigned long long)t->by_family[i]);
     }

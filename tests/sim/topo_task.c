@@ -106,8 +106,8 @@ static void ask(struct topo_process *process, struct topo_task *task)
     choose(process, &task->use);
     const struct topo_process *other =
         topo.known && topo_chance(2) ? topo.slots[topo_draw((uint64_t)topo.slot_count)] : NULL;
-    task->op = other != NULL ? snib__engine_identity(process->engine, other->uuid,
-                                                     sizeof other->uuid - 1, 65536, topo.now, &code)
+    task->op = other != NULL    ? snib__engine_identity(process->engine, other->uuid,
+                                                        sizeof other->uuid - 1, 65536, topo.now, &code)
                : topo_chance(3) ? snib__engine_list(process->engine, process->cursor, "*", 1, 65536,
                                                     topo.now, &code)
                : topo_chance(6)
