@@ -167,4 +167,25 @@ MUTANTS = [
         "if (other || (before && !node))",
         "unit_lanes lane_from_before",
     ),
+    Mutant(
+        "what another lane has sent was never sent, once the first is lost",
+        "engine/op.c",
+        "return op_under_way(op) || (hold &&",
+        "return (op_under_way(op) && !op) || (hold &&",
+        "unit_lanes",
+    ),
+    Mutant(
+        "a place in a fair queue is not granted while there is no connection",
+        "engine/op.c",
+        "op->kind == SNIB__OP_ACQUIRE ? SNIB__RESENT | SNIB__SEATED : SNIB__RESENT",
+        "SNIB__RESENT",
+        "unit_place",
+    ),
+    Mutant(
+        "a script that two servers have forgotten is refused",
+        "engine/cluster.c",
+        "request->tries = 0;",
+        "",
+        "unit_redirects",
+    ),
 ]
