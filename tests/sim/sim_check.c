@@ -285,6 +285,31 @@ static void check_timed_out(struct sim_process *process, const struct sim_task *
     }
 }
 
+static bool may_happen(int fault)
+{
+    return (sim.enabled >> fault & 1) != 0;
+}
+
+/* What an operation may end with because of what goes wrong in this world, before it is stable. */
+static bool is_explained(int32_t code)
+{
+    bool explained =
+        code == SNIB_ECONNECT       ? true
+        : code == SNIB_EUNREACHABLE ? true
+        : code == SNIB_EREADONLY    ? may_happen(FAULT_READONLY) || may_happen(FAULT_MASTERDOWN)
+        : code == SNIB_ELOADING
+            ? may_happen(FAULT_LOADING) || may_happen(FAULT_BUSY) || may_happen(FAULT_MASTERDOWN)
+        : code == SNIB_EOOM       ? may_happen(FAULT_OOM)
+        : code == SNIB_EMISCONF   ? may_happen(FAULT_MISCONF) || may_happen(FAULT_NOREPLICAS)
+        : code == SNIB_EPERM      ? may_happen(FAULT_NO_COMMAND)
+        : code == SNIB_EAUTH      ? may_happen(FAULT_PASSWORD)
+        : code == SNIB_ESERVER    ? may_happen(FAULT_ERROR_AFTER)
+        : code == SNIB_EWRONGTYPE ? may_happen(FAULT_OVERWRITE)
+        : code == SNIB_ENOMEM     ? may_happen(FAULT_MEMORY)
+                                  : false;
+    return explained && sim.now < sim.stable_at;
+}
+
 void check_not_granted(struct sim_process *process, const struct sim_task *task, int32_t code)
 {
     bool honest = code == SNIB_BUSY        ? task->once
@@ -294,7 +319,7 @@ void check_not_granted(struct sim_process *process, const struct sim_task *task,
                   : code == SNIB_EUPGRADE  ? task->use.kind == SNIB_WRITE && reads(process, task)
                   : code == SNIB_EPERMITS  ? task->use.kind == SNIB_PERMITS && sim.enabled != 0
                   : code == SNIB_EPROTOCOL ? false /* no server here speaks nonsense */
-                                           : code < 0 && sim.now < sim.stable_at;
+                                           : is_explained(code);
     /* See check_released(). */
     honest |= code == SNIB_EUNREACHABLE && is_unowned(&task->use) && process->left_at == sim.now;
     if (!honest) {
@@ -404,7 +429,7 @@ void check_released(struct sim_process *process, const struct sim_hold *hold, in
         : code == SNIB_LOST
             ? owner->missed ||
                   (gone && (!given_back || owner->releases > 1 || hold->use.kind == SNIB_READ))
-            : code < 0 && sim.now < sim.stable_at;
+            : is_explained(code);
     if (is_unowned(
             &hold->use)) { /* what was sent behind a refused login is in doubt, however late that shows */
         honest = code == SNIB_OK || (code < 0 && sim.now < sim.stable_at) ||
