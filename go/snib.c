@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "a95ba61cf51972a7"
+#define SNIB_BUILD_ID "43e8e40d4ded33da"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -28822,7 +28822,7 @@ static void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t c
         op->live_next->live_prev = op->live_prev;
     e->live_n--;
     e->extending -= op->kind == SNIB__OP_EXTEND && op->asked && op->asked->hold;
-    if (code == SNIB_TIMEDOUT)
+    if (code == SNIB_TIMEDOUT && !op->within)
         e->stats.timeouts++;
     op->next = NULL;
     if (e->done_tail)
@@ -29018,7 +29018,8 @@ static bool snib__engine_cancel(struct snib__engine *e, struct snib__op *op, sni
 {
     if (op->done)
         return false;
-    e->stats.cancels++;
+    if (!op->member) /* that its carrier ends it is nobody's wish */
+        e->stats.cancels++;
     snib__gate_leave(e, op, now);
     snib__op_done(e, op, SNIB_CANCELLED);
     return true;

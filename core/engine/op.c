@@ -233,7 +233,7 @@ void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code)
         op->live_next->live_prev = op->live_prev;
     e->live_n--;
     e->extending -= op->kind == SNIB__OP_EXTEND && op->asked && op->asked->hold;
-    if (code == SNIB_TIMEDOUT)
+    if (code == SNIB_TIMEDOUT && !op->within)
         e->stats.timeouts++;
     op->next = NULL;
     if (e->done_tail)
@@ -429,7 +429,8 @@ bool snib__engine_cancel(struct snib__engine *e, struct snib__op *op, snib__time
 {
     if (op->done)
         return false;
-    e->stats.cancels++;
+    if (!op->member) /* that its carrier ends it is nobody's wish */
+        e->stats.cancels++;
     snib__gate_leave(e, op, now);
     snib__op_done(e, op, SNIB_CANCELLED);
     return true;

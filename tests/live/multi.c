@@ -134,6 +134,31 @@ static void waits_once(void **state)
     world_free(world);
 }
 
+/* So do its end and its cancellation: those of the member that is not free belong to the whole. */
+static void ends_once(void **state)
+{
+    (void)state;
+    struct world *world = world_new(SNIB_FAIR, LEASE_MS);
+    snib_client *other = must_open(world->server.url);
+    snib_lock *rival = must_lock(other, "a");
+    snib_hold *theirs = must_acquire(rival, 0), *hold;
+    snib_lock_info_data info = {.size = sizeof info};
+    snib_op *op = NULL;
+    EXPECT(snib_lock_acquire(world->multi, 0, 100, &hold, err), SNIB_TIMEDOUT);
+    assert_int_equal(must_stats(world->client).timeouts, 1);
+    assert_int_equal(must_stats(world->client).cancels, 0);
+    EXPECT(snib_lock_acquire_submit(world->multi, 0, -1, NULL, 0, &op, err), SNIB_OK);
+    AWAIT(snib_lock_info(rival, &info, NULL) == SNIB_OK && info.waiting == 1, 5000);
+    assert_int_equal(snib_op_cancel(op), SNIB_OK);
+    assert_int_equal(must_end(op, 5000).code, SNIB_CANCELLED);
+    AWAIT(snib_lock_info(rival, &info, NULL) == SNIB_OK && info.waiting == 0, 5000);
+    assert_int_equal(must_stats(world->client).timeouts, 1);
+    assert_int_equal(must_stats(world->client).cancels, 1);
+    must_release(theirs);
+    snib_client_free(other);
+    world_free(world);
+}
+
 static void expect_told(const snib_error *error, const char *what, const struct server *server)
 {
     if (!strstr(error->text, "\" and others: mutex \"b\": ") || !strstr(error->text, what) ||
@@ -184,7 +209,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(overwritten_member), cmocka_unit_test(deleted_member),
         cmocka_unit_test(refused_lease),      cmocka_unit_test(right_to_one_taken_away),
-        cmocka_unit_test(waits_once),         cmocka_unit_test(one_of_several_servers_refuses),
+        cmocka_unit_test(waits_once),         cmocka_unit_test(ends_once),
+        cmocka_unit_test(one_of_several_servers_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
