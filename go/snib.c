@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "43e8e40d4ded33da"
+#define SNIB_BUILD_ID "7d2a2fbf19312541"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -26209,19 +26209,20 @@ static void hold_count_loss(struct snib__engine *e, int reason, snib__time now)
     }
 }
 
-/* lock "name" was ... */
+/* lock "name" was ...  The members of a quorum have one name; of others the first one's is shown. */
 static void hold_log(struct snib__engine *e, int32_t level, const struct snib__gate *gate,
                      const char *what, const char *why)
 {
-    bool many = gate->kind->kind == SNIB__MULTI || snib__outer_is(gate);
-    const char *name = many ? gate->name + 1 : gate->name; /* of the first member */
-    int length = many ? (int)strnlen(name, gate->name_len - 1u) : gate->name_len;
+    bool several = gate->kind->kind == SNIB__MULTI || snib__outer_is(gate);
+    bool quorum = snib__outer_is(gate) && gate->name[0] == SNIB__QUORUM_LETTER;
+    const char *name = several ? gate->name + 1 : gate->name;
+    int length = several ? (int)strnlen(name, gate->name_len - 1u) : gate->name_len;
     int shown = length < 100 ? length : 100;
     while (shown < length && (name[shown] & 0xc0) == 0x80)
         shown--; /* whole characters only */
-    snib__engine_log(e, level, "lock \"%.*s%s\" %s %s: %s", shown, name,
-                     shown < length ? "..." : "", many ? "and the other members were" : "was", what,
-                     why);
+    snib__engine_log(e, level, "%slock \"%.*s%s\" %s %s: %s", quorum ? "quorum " : "", shown, name,
+                     shown < length ? "..." : "",
+                     several && !quorum ? "and the other members were" : "was", what, why);
 }
 
 /* Why the server does not know a hold being released: its time is over, or the key is missing. */

@@ -110,6 +110,10 @@ def test_a_vote_that_is_lost_is_not_the_lock(new_server: NewServer, log: Records
             log.wait('"vault" was lost as a member: deleted', logging.INFO)
             hold.check()
         assert not [each for each in log.records if each.levelno > logging.INFO]
+        left = snib.QuorumLock(votes, quarantine=False).hold(timeout=PATIENCE)
+        with pytest.warns(ResourceWarning):
+            del left
+        log.wait('quorum lock "vault" was dropped without a release', logging.WARNING)
 
 
 def test_a_loss_and_a_forgotten_hold(server: Server, log: Records) -> None:
