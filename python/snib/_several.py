@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-
-from ._codes import NetworkError, ServerError
+from ._codes import Closed, NetworkError, ServerError
+from ._error import Error
 from ._lock import Hold, Holdable, Lock, Named
 from ._members import MultiKind, QuorumKind
 
@@ -21,9 +20,17 @@ class QuorumLock(QuorumKind[Hold, Holdable], Lock):
     _MEMBER = Named
 
     def locked(self) -> bool:
-        """Ask the servers whether a majority holds the lock; servers that are down do not count."""
-        held = 0
+        """Ask the servers whether a majority holds the lock.
+
+        Servers that are down do not count; if no majority answers, the error of the first one is raised.
+        """
+        answers: list[bool] = []
+        failure: Error | None = None
         for member in self.members:
-            with contextlib.suppress(NetworkError, ServerError):
-                held += member.locked()
-        return held > len(self.members) // 2
+            try:
+                answers.append(member.locked())
+            except (Closed, NetworkError, ServerError) as error:
+                failure = failure or error
+        if failure and len(answers) <= len(self.members) // 2:
+            raise failure
+        return sum(answers) > len(self.members) // 2

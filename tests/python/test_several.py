@@ -206,6 +206,28 @@ def test_a_minority_may_fail(nodes: Nodes) -> None:
         hold.check()
 
 
+def test_whether_it_is_locked_is_known_to_a_majority_only(nodes: Nodes) -> None:
+    one = nodes.lock("vault")
+    clients = [snib.connect(each.url, patience=0.2) for each in nodes.servers]
+    two = snib.QuorumLock([client.lock("vault") for client in clients], quarantine=False)
+    with one:
+        eventually(lambda: nodes.held("vault") == 3)
+        nodes.servers[2].process.kill()
+        nodes.servers[2].process.wait()
+        assert two.locked()
+    assert not two.locked()
+    clients[2].close()
+    assert not two.locked()
+    nodes.servers[1].process.kill()
+    nodes.servers[1].process.wait()
+    with pytest.raises(snib.NetworkError):
+        two.locked()
+    for client in clients:
+        client.close()
+    with pytest.raises(snib.Closed):
+        two.locked()
+
+
 @pytest.mark.parametrize("closed", [1, 2])
 def test_the_client_of_a_minority_may_be_closed(nodes: Nodes, closed: int) -> None:
     """What acquire() got stays, too, whichever of the clients was opened first."""
