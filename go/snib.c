@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "7d2a2fbf19312541"
+#define SNIB_BUILD_ID "6c77467ef82e960f"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -6811,6 +6811,21 @@ static struct snib__gate *heir_gate(struct snib__client *client, const struct sn
     return snib__lock_gate(client, snib__gate_kind(gate), name, len, out_code);
 }
 
+/* The same of a quorum's member, also for a client that is closed: as in the parent, a majority goes on without it. */
+static struct snib__gate *heir_vote(struct snib__client *client, const struct snib__gate *gate,
+                                    int32_t *out_code)
+{
+    size_t len;
+    const char *name = snib__gate_name(gate, &len);
+    snib__driver_enter(&client->driver);
+    struct snib__gate *vote =
+        snib__gate_get(client->driver.engine, snib__gate_kind(gate), name, len);
+    snib__driver_leave(&client->driver);
+    if (!vote)
+        *out_code = SNIB_ENOMEM;
+    return vote;
+}
+
 /* The parts of a group lock with the heirs of their clients; NULL with *out_code. */
 static struct snib__parts *heir_parts(const struct snib__parts *from, snib_error *err,
                                       int32_t *out_code)
@@ -6825,7 +6840,10 @@ static struct snib__parts *heir_parts(const struct snib__parts *from, snib_error
     parts->renewed_ms = from->renewed_ms;
     for (uint32_t i = 0; i < from->n && *out_code == SNIB_OK; i++) {
         struct snib__client *client = snib__client_heir(from->part[i].client, err, out_code);
-        struct snib__gate *gate = client ? heir_gate(client, from->part[i].gate, out_code) : NULL;
+        const struct snib__gate *former = from->part[i].gate;
+        struct snib__gate *gate = !client          ? NULL
+                                  : from->majority ? heir_vote(client, former, out_code)
+                                                   : heir_gate(client, former, out_code);
         if (gate) {
             snib__parts_add(parts, client, gate);
         } else if (client) {

@@ -207,9 +207,12 @@ static void one_of_several_servers_refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(overwritten_member), cmocka_unit_test(deleted_member),
-        cmocka_unit_test(refused_lease),      cmocka_unit_test(right_to_one_taken_away),
-        cmocka_unit_test(waits_once),         cmocka_unit_test(ends_once),
+        cmocka_unit_test(overwritten_member),
+        cmocka_unit_test(deleted_member),
+        cmocka_unit_test(refused_lease),
+        cmocka_unit_test(right_to_one_taken_away),
+        cmocka_unit_test(waits_once),
+        cmocka_unit_test(ends_once),
         cmocka_unit_test(one_of_several_servers_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

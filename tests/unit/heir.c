@@ -20,7 +20,7 @@ enum { MEMBERS = 3 };
 
 static struct world {
     snib_client *clients[MEMBERS], *closed;
-    snib_lock *mutex, *write, *members[MEMBERS], *multi, *group, *quorum, *doomed;
+    snib_lock *mutex, *write, *members[MEMBERS], *multi, *group, *quorum, *doomed, *lame;
     snib_queue *queue;
 } w;
 
@@ -38,7 +38,7 @@ static int descriptors(void)
 /* What is inherited is never freed: it is kept in sight of those who look for leaks. */
 static void keep(int kind, void *handle)
 {
-    static void *kept[220];
+    static void *kept[250];
     static size_t n;
     void *object = snib__handle_get(kind, handle);
     assert_true(object && n < COUNT(kept));
@@ -48,7 +48,7 @@ static void keep(int kind, void *handle)
 
 static void count_fork(void)
 {
-    void *const locks[] = {w.mutex, w.write, w.multi, w.group, w.quorum, w.doomed};
+    void *const locks[] = {w.mutex, w.write, w.multi, w.group, w.quorum, w.doomed, w.lame};
     for (size_t i = 0; i < COUNT(locks); i++)
         keep(SNIB__LOCK, locks[i]);
     for (int i = 0; i < MEMBERS; i++) {
@@ -103,6 +103,7 @@ static int begin(void **state)
     assert_int_equal(snib_multi_new(w.members, MEMBERS, NULL, &w.group, NULL), SNIB_OK);
     assert_int_equal(snib_quorum_new(w.members, MEMBERS, NULL, &w.quorum, NULL), SNIB_OK);
     assert_int_equal(snib_multi_new(all, 3, NULL, &w.doomed, NULL), SNIB_OK);
+    assert_int_equal(snib_quorum_new(all, 3, NULL, &w.lame, NULL), SNIB_OK);
     assert_int_equal(snib_queue_new(w.clients[0], &w.queue, NULL), SNIB_OK);
     assert_int_equal(snib_client_close(w.closed, 0, NULL), SNIB_OK);
     snib_lock_free(last);
@@ -113,7 +114,7 @@ static int begin(void **state)
 static int end(void **state)
 {
     (void)state;
-    snib_lock *locks[] = {w.mutex, w.write, w.multi, w.group, w.quorum, w.doomed};
+    snib_lock *locks[] = {w.mutex, w.write, w.multi, w.group, w.quorum, w.doomed, w.lame};
     for (size_t i = 0; i < COUNT(locks); i++)
         snib_lock_free(locks[i]);
     for (int i = 0; i < MEMBERS; i++) {
@@ -260,7 +261,25 @@ static void heirs_in_a_shortage(void **state)
     end(state);
 }
 
-/* Queues have no heirs, nor have what was closed, nor what has a part of that. */
+/* A quorum has one although the client of a minority was closed, which it does without. */
+static void of_a_minority(void **state)
+{
+    begin(state);
+    count_fork();
+    const struct snib__parts *parts = lock_of(w.lame)->parts;
+    uint32_t closed = 0;
+    assert_true(parts->majority);
+    assert_int_equal(parts->n, MEMBERS);
+    for (uint32_t i = 0; i < parts->n; i++) {
+        assert_false(snib__client_forked(parts->part[i].client));
+        assert_ptr_equal(parts->part[i].gate->home, parts->part[i].client);
+        closed += parts->part[i].client->stopped;
+    }
+    assert_int_equal(closed, 1);
+    end(state);
+}
+
+/* Queues have no heirs, nor have what was closed, nor what needs a part of that. */
 static void without_heirs(void **state)
 {
     snib_error error = {0};
@@ -368,9 +387,13 @@ static void nothing_is_left(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(heirs),           cmocka_unit_test(heirs_in_a_shortage),
-        cmocka_unit_test(without_heirs),   cmocka_unit_test(freed_unused),
-        cmocka_unit_test(freed_used),      cmocka_unit_test(random_of_the_program),
+        cmocka_unit_test(heirs),
+        cmocka_unit_test(heirs_in_a_shortage),
+        cmocka_unit_test(of_a_minority),
+        cmocka_unit_test(without_heirs),
+        cmocka_unit_test(freed_unused),
+        cmocka_unit_test(freed_used),
+        cmocka_unit_test(random_of_the_program),
         cmocka_unit_test(nothing_is_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
