@@ -227,10 +227,8 @@ void snib__group_member_lost(struct snib__group *group, uint32_t i, int32_t reas
     if (group->phase == SNIB__GROUP_COLLECTING && group->majority) {
         group_review(group);
     } else if (group->phase == SNIB__GROUP_COLLECTING) {
-        int32_t error = group->error;
         group_undo(group); /* start over, because the order is the same everywhere */
         group_ask(group);
-        group->error = error; /* it is the result if there is no time left */
     } else if (group->phase == SNIB__GROUP_HELD && group_count(group, GROUP_HELD) < group->need) {
         group->reason = reason;
         group_end(group, SNIB_LOST);
