@@ -4475,7 +4475,8 @@ SNIB_API void snib_lock_free(snib_lock *lock); /* NULL is allowed */
  * options  as for snib_lock_new(); NULL for defaults.
  * Returns  as snib_lock_new(); SNIB_EINVAL if there are no members, too many, one that cannot be a member,
  *          or two of the same name on one server, of whatever kinds; SNIB_ECLOSED if a member's client is closed.
- * Owns     free with snib_lock_free().  Queues for it belong to the client of locks[0].
+ * Owns     free with snib_lock_free().  Queues for it belong to the client of locks[0], and so do its holds: they are
+ *          lost when that client, or another member's, is closed.
  */
 SNIB_API int snib_multi_new(snib_lock *const *locks, uint32_t n, const snib_lock_options *options,
                             snib_lock **out_lock, snib_error *err);
@@ -4494,7 +4495,8 @@ SNIB_API int snib_multi_new(snib_lock *const *locks, uint32_t n, const snib_lock
  *
  * locks    3 to 15 mutexes of the same name, each of a different client.
  * Returns  as snib_multi_new().
- * Owns     free with snib_lock_free().  Queues for it belong to the client of locks[0].
+ * Owns     free with snib_lock_free().  Queues for it belong to the client of locks[0], and so do its holds: they are
+ *          lost when that client is closed, while another one's costs only its vote.
  */
 SNIB_API int snib_quorum_new(snib_lock *const *locks, uint32_t n, const snib_lock_options *options,
                              snib_lock **out_lock, snib_error *err);
