@@ -5570,7 +5570,7 @@ int snib__server_listen(snib_memory *server)
 {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     int error = fd < 0 ? errno : server_bind(fd, server);
-    if (error == 0 && listen(fd, 64) == 0) {
+    if (error == 0 && listen(fd, SOMAXCONN) == 0) { /* a stalled one takes none off */
         server->listener = fd;
         return 0;
     }
