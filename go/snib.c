@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "bf485136797b90d5"
+#define SNIB_BUILD_ID "bfa945f6b26987a9"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -2571,7 +2571,8 @@ struct snib__hold {
     uint32_t repeated : 1;     /* a release that was told to another server before, see given.c */
     uint32_t options : 4;      /* SNIB_LOCK_* */
     uint32_t max_hold_ms : 27; /* 0: none */
-    uint32_t tell : 4;         /* the caller's: report the loss as an event */
+    uint32_t tell : 3;         /* the caller's: report the loss as an event */
+    uint32_t member : 1;       /* the caller's: the lock of several clients tells */
     uint32_t passed : 1;       /* its number went on to another hold, see tenure.c */
     uint32_t timer_at;         /* place in the heap, 0 = not in it */
     uint32_t count;            /* re-entries: releases still to come */
@@ -3527,6 +3528,7 @@ static int32_t carrier_try(struct snib__carrier *c, uint32_t i, snib__time now)
     if (op->hold) {
         op->hold->sink = c;
         op->hold->tell = SNIB__TELL_CARRIER;
+        op->hold->member = true;
     }
     pthread_mutex_lock(&c->mutex);
     c->members[i].op = op;
@@ -26267,9 +26269,9 @@ static int snib__hold_denied(const struct snib__hold *hold, bool taken)
  * program's own doing, and releases the lock. */
 static void hold_log_loss(struct snib__engine *e, const struct snib__hold *hold, int reason)
 {
-    bool member = hold->tell == SNIB__TELL_CARRIER;
-    hold_log(e, member || reason == SNIB_REASON_CLOSED ? SNIB_LOG_INFO : SNIB_LOG_WARNING,
-             hold->gate, member ? "lost as a member" : "lost", snib_reason_text(reason));
+    bool quiet = hold->member || reason == SNIB_REASON_CLOSED;
+    hold_log(e, quiet ? SNIB_LOG_INFO : SNIB_LOG_WARNING, hold->gate,
+             hold->member ? "lost as a member" : "lost", snib_reason_text(reason));
 }
 
 /* Its release came too late.  The release's code tells the caller; the log and the statistics
@@ -26439,7 +26441,8 @@ static void hold_leave(struct snib__engine *e, struct snib__hold *hold, snib__ti
         snib__outer_tell(e, hold);
     e->stats.held--;
     e->stats.abandoned++;
-    hold_log(e, SNIB_LOG_WARNING, gate, "dropped without a release",
+    hold_log(e, hold->member ? SNIB_LOG_INFO : SNIB_LOG_WARNING, gate,
+             hold->member ? "dropped as a member without a release" : "dropped without a release",
              gate->kind->traits & SNIB__UNOWNED ? "its permits stay taken"
                                                 : "it is free when its lease ends");
     snib__gate_ref(gate);
@@ -28692,6 +28695,7 @@ static struct snib__hold *snib__hold_again(struct snib__engine *e, const struct 
         again->flags = hold->flags & (SNIB__LENT | SNIB__INHERITED);
         again->lease_ms = hold->lease_ms;
         again->exact = hold->exact;
+        again->member = hold->member;
         again->fencing = hold->fencing; /* or its permits */
         again->options = hold->options;
         again->deadline = hold->deadline;

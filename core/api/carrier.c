@@ -75,6 +75,7 @@ static int32_t carrier_try(struct snib__carrier *c, uint32_t i, snib__time now)
     if (op->hold) {
         op->hold->sink = c;
         op->hold->tell = SNIB__TELL_CARRIER;
+        op->hold->member = true;
     }
     pthread_mutex_lock(&c->mutex);
     c->members[i].op = op;

@@ -357,7 +357,8 @@ struct snib__hold {
     uint32_t repeated : 1;     /* a release that was told to another server before, see given.c */
     uint32_t options : 4;      /* SNIB_LOCK_* */
     uint32_t max_hold_ms : 27; /* 0: none */
-    uint32_t tell : 4;         /* the caller's: report the loss as an event */
+    uint32_t tell : 3;         /* the caller's: report the loss as an event */
+    uint32_t member : 1;       /* the caller's: the lock of several clients tells */
     uint32_t passed : 1;       /* its number went on to another hold, see tenure.c */
     uint32_t timer_at;         /* place in the heap, 0 = not in it */
     uint32_t count;            /* re-entries: releases still to come */

@@ -177,9 +177,9 @@ int snib__hold_denied(const struct snib__hold *hold, bool taken)
  * program's own doing, and releases the lock. */
 static void hold_log_loss(struct snib__engine *e, const struct snib__hold *hold, int reason)
 {
-    bool member = hold->tell == SNIB__TELL_CARRIER;
-    hold_log(e, member || reason == SNIB_REASON_CLOSED ? SNIB_LOG_INFO : SNIB_LOG_WARNING,
-             hold->gate, member ? "lost as a member" : "lost", snib_reason_text(reason));
+    bool quiet = hold->member || reason == SNIB_REASON_CLOSED;
+    hold_log(e, quiet ? SNIB_LOG_INFO : SNIB_LOG_WARNING, hold->gate,
+             hold->member ? "lost as a member" : "lost", snib_reason_text(reason));
 }
 
 /* Its release came too late.  The release's code tells the caller; the log and the statistics
@@ -349,7 +349,8 @@ static void hold_leave(struct snib__engine *e, struct snib__hold *hold, snib__ti
         snib__outer_tell(e, hold);
     e->stats.held--;
     e->stats.abandoned++;
-    hold_log(e, SNIB_LOG_WARNING, gate, "dropped without a release",
+    hold_log(e, hold->member ? SNIB_LOG_INFO : SNIB_LOG_WARNING, gate,
+             hold->member ? "dropped as a member without a release" : "dropped without a release",
              gate->kind->traits & SNIB__UNOWNED ? "its permits stay taken"
                                                 : "it is free when its lease ends");
     snib__gate_ref(gate);

@@ -82,6 +82,7 @@ struct snib__hold *snib__hold_again(struct snib__engine *e, const struct snib__h
         again->flags = hold->flags & (SNIB__LENT | SNIB__INHERITED);
         again->lease_ms = hold->lease_ms;
         again->exact = hold->exact;
+        again->member = hold->member;
         again->fencing = hold->fencing; /* or its permits */
         again->options = hold->options;
         again->deadline = hold->deadline;

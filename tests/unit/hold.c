@@ -594,7 +594,7 @@ static void logged_member(void **state)
     struct snib__hold *hold = granted(engine, gate(engine, SNIB_MUTEX, "vault"), &renewed);
     const char *text, *last = NULL;
     int32_t level = 0;
-    hold->tell = SNIB__TELL_CARRIER;
+    hold->member = true;
     now = hold->deadline;
     assert_true(snib__hold_over(engine, hold, now));
     while ((text = snib__engine_take_log(engine, &level)))
@@ -602,6 +602,35 @@ static void logged_member(void **state)
     assert_string_equal(last, "lock \"vault\" was lost as a member: unreachable");
     assert_int_equal(level, SNIB_LOG_INFO);
     snib__engine_free(engine);
+}
+
+/* Nor has it if that is found out when the whole has ended and lets go of its members, and if that is dropped, its own
+ * warning is the only one. */
+static void logged_member_that_is_let_go(void **state)
+{
+    (void)state;
+    for (int abandoned = 0; abandoned < 2; abandoned++) {
+        struct snib__engine *engine = begin();
+        snib__engine_log_level(engine, SNIB_LOG_INFO);
+        struct snib__hold *hold = granted(engine, gate(engine, SNIB_MUTEX, "vault"), &renewed);
+        const char *text, *last = NULL;
+        int32_t level = 0;
+        hold->member = true;
+        if (abandoned)
+            snib__hold_abandon(engine, hold, now);
+        snib__hold_drop(engine, hold, now);
+        if (!abandoned)
+            snib__hold_found_lost(engine, hold, now);
+        while ((text = snib__engine_take_log(engine, &level)))
+            last = text;
+        assert_non_null(last);
+        assert_string_equal(last, abandoned
+                                      ? "lock \"vault\" was dropped as a member without a release: "
+                                        "it is free when its lease ends"
+                                      : "lock \"vault\" was lost as a member: deleted");
+        assert_int_equal(level, SNIB_LOG_INFO);
+        snib__engine_free(engine);
+    }
 }
 
 /* The giver's lock is gone, or was only released: it is told, and the waiter tries for itself. */
@@ -782,6 +811,7 @@ int main(void)
         cmocka_unit_test(refused_after_a_renewal),
         cmocka_unit_test(logged_name),
         cmocka_unit_test(logged_member),
+        cmocka_unit_test(logged_member_that_is_let_go),
         cmocka_unit_test(stopped_for_a_lease),
         cmocka_unit_test(lent_lease_is_not_corrected),
     };

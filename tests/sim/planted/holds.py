@@ -6,8 +6,8 @@ MUTANTS = [
     Mutant(
         "a vote that is lost is logged as the loss of the lock",
         "engine/hold.c",
-        "bool member = hold->tell == SNIB__TELL_CARRIER;",
-        "bool member = false;",
+        "bool quiet = hold->member || reason == SNIB_REASON_CLOSED;",
+        "bool quiet = reason == SNIB_REASON_CLOSED;",
         "unit_hold",
     ),
     Mutant(
