@@ -345,7 +345,7 @@ TRIED = {
     "connected to %s": "test_connections",
     "debug": "test_orders_that_are_refused",
     "durability": "test_no_replicas_for_durability",
-    'lock \\"%.*s%s\\" %s %s': "test_a_loss_and_a_forgotten_hold",
+    '%slock \\"%.*s%s\\" %s %s': "test_a_loss_and_a_forgotten_hold",
     "lost one of the connections to %s": "tests/unit/lanes.c: lost_lane_is_killed_before_anything_is_repeated",
     'most sentinels were set up anew and have %s as the master of \\"%.60s\\"': "tests/unit/sentinel.c: "
     "sentinels_that_began_anew_are_told_of",
