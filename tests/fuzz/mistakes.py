@@ -65,6 +65,13 @@ MISTAKES = [
         "core",
     ),
     Mistake(
+        "what a message grants counts from the message",
+        "engine/place.c",
+        "place_heard(e, hold, hold->op->fair.seen_at, part[0], part[1], part[2], now);",
+        "place_heard(e, hold, now, part[0], part[1], part[2], now);",
+        "core",
+    ),
+    Mistake(
         "a grant that nobody wants any more stays",
         "engine/gate.c",
         "snib__gate_end_op(e, op, SNIB_EUNREACHABLE); snib__gate_spurn(e, hold, sent_at, now); return false;",

@@ -9,14 +9,21 @@
 
 /* ---- What must always be true ------------------------------------------------------------------- */
 
+static snib__time later(snib__time a, snib__time b)
+{
+    return a > b ? a : b;
+}
+
 static void note_gate(struct party *p, const struct snib__gate *gate)
 {
     struct party_bound *bound = &p->bounds[p->bounds_n++];
     *bound = (struct party_bound){.gate = gate};
     for (const struct snib__hold *hold = snib__gate_first(gate); hold;
          hold = snib__gate_next(gate, hold)) {
-        snib__time *most = hold->phase == SNIB__HELD ? &bound->held : &bound->placed;
-        *most = hold->deadline > *most ? hold->deadline : *most;
+        if (hold->phase == SNIB__PLACED && hold->op) /* a message may grant it */
+            bound->placed = later(bound->placed, hold->op->fair.seen_at);
+        else if (hold->phase == SNIB__HELD)
+            bound->held = later(bound->held, hold->deadline);
     }
 }
 
@@ -27,7 +34,7 @@ static void enter(struct party *p)
         for (uint32_t i = 0; i < link->conn.ring_count; i++) {
             const struct snib__request *request =
                 &link->conn.ring[(link->conn.ring_head + i) & (link->conn.ring_cap - 1)];
-            p->newest = request->sent_at > p->newest ? request->sent_at : p->newest;
+            p->newest = later(p->newest, request->sent_at);
         }
     p->bounds_n = 0;
     for (uint32_t i = 0; i < p->e->gates_cap; i++)
@@ -44,7 +51,7 @@ static void check_deadlines(const struct party *p, const struct snib__gate *gate
     const struct party_bound *bound = &none;
     for (uint32_t i = 0; i < p->bounds_n; i++)
         bound = p->bounds[i].gate == gate ? &p->bounds[i] : bound;
-    snib__time sent = p->newest > bound->placed ? p->newest : bound->placed;
+    snib__time sent = later(p->newest, bound->placed);
     for (const struct snib__hold *hold = snib__gate_first(gate); hold;
          hold = snib__gate_next(gate, hold)) {
         if (hold->phase != SNIB__HELD || hold->deadline == SNIB__NEVER)

@@ -35,9 +35,10 @@ struct party_hold {
     bool lost;
 };
 
-struct party_bound { /* of the deadlines of a gate's holds, before a call */
+struct party_bound { /* what a gate's holds may count from, before a call */
     const struct snib__gate *gate;
-    snib__time held, placed;
+    snib__time held;   /* the latest deadline of those that are held */
+    snib__time placed; /* when the newest answered request of a waiter with a place was sent */
 };
 
 struct party {

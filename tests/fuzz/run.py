@@ -29,7 +29,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT / "tests" / "sim")]
 
-from packed import pack, unpack  # noqa: E402
+from packed import encode, pack, unpack  # noqa: E402
 from planted.plant import Build, NotMade, changed_text, source_of  # noqa: E402
 from mistakes import MISTAKES, Mistake  # noqa: E402
 
@@ -115,6 +115,8 @@ class Fuzzer:
         text = f"FAILED: {self.target}: {what[1] if what else output[-2000:]}; all of it is in {log}"
         if written:
             text += f"\n    again: {sys.argv[0]} --repeat {written[1]} {self.target}"
+            line = encode(self.target, Path(written[1]).read_bytes())
+            text += f"\n    as a line of corpus/{self.target}-kept.txt:\n    {line}"
         return text
 
     def merge(self) -> None:
