@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "bfa945f6b26987a9"
+#define SNIB_BUILD_ID "def129398f584821"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -10738,7 +10738,6 @@ static int snib__fail_told(snib_error *err, const struct snib__client *client,
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #define URL_OPTION_NAME_MAX 40
 
@@ -11056,6 +11055,15 @@ static int url_query(struct url_span in, struct snib__url *out, snib_client_opti
 
 /* ---- the whole ---- */
 
+/* strncasecmp() knows other pairs of letters in some locales. */
+static bool url_is(const char *text, const char *small, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if ((text[i] >= 'A' && text[i] <= 'Z' ? text[i] + ('a' - 'A') : text[i]) != small[i])
+            return false;
+    return true;
+}
+
 /* Find the scheme.  Returns it, or NULL. */
 static const struct url_scheme *url_scheme(const char *url, snib_error *err)
 {
@@ -11067,11 +11075,11 @@ static const struct url_scheme *url_scheme(const char *url, snib_error *err)
             return NULL;
         }
     for (size_t i = 0; i < sizeof url_schemes / sizeof url_schemes[0]; i++)
-        if (strlen(url_schemes[i].name) == n && strncasecmp(url, url_schemes[i].name, n) == 0)
+        if (strlen(url_schemes[i].name) == n && url_is(url, url_schemes[i].name, n))
             return &url_schemes[i];
     if (url[0] == '\0')
         url_bad(err, "the URL is empty");
-    else if (n > 5 && strncasecmp(end - 5, "+unix", 5) == 0)
+    else if (n > 5 && url_is(end - 5, "+unix", 5))
         url_bad(err, "a unix socket's URL is unix:///path/to/socket; there is no TLS on it");
     else
         url_bad(err, "the URL must begin with redis://, rediss://, unix://, redis+sentinel:// or "

@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #define URL_OPTION_NAME_MAX 40
 
@@ -332,6 +331,15 @@ static int url_query(struct url_span in, struct snib__url *out, snib_client_opti
 
 /* ---- the whole ---- */
 
+/* strncasecmp() knows other pairs of letters in some locales. */
+static bool url_is(const char *text, const char *small, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if ((text[i] >= 'A' && text[i] <= 'Z' ? text[i] + ('a' - 'A') : text[i]) != small[i])
+            return false;
+    return true;
+}
+
 /* Find the scheme.  Returns it, or NULL. */
 static const struct url_scheme *url_scheme(const char *url, snib_error *err)
 {
@@ -343,11 +351,11 @@ static const struct url_scheme *url_scheme(const char *url, snib_error *err)
             return NULL;
         }
     for (size_t i = 0; i < sizeof url_schemes / sizeof url_schemes[0]; i++)
-        if (strlen(url_schemes[i].name) == n && strncasecmp(url, url_schemes[i].name, n) == 0)
+        if (strlen(url_schemes[i].name) == n && url_is(url, url_schemes[i].name, n))
             return &url_schemes[i];
     if (url[0] == '\0')
         url_bad(err, "the URL is empty");
-    else if (n > 5 && strncasecmp(end - 5, "+unix", 5) == 0)
+    else if (n > 5 && url_is(end - 5, "+unix", 5))
         url_bad(err, "a unix socket's URL is unix:///path/to/socket; there is no TLS on it");
     else
         url_bad(err, "the URL must begin with redis://, rediss://, unix://, redis+sentinel:// or "
