@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "def129398f584821"
+#define SNIB_BUILD_ID "7826058e50d85f33"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -28495,19 +28495,22 @@ static void node_disowned(struct snib__engine *e, struct snib__link *link,
         snib__node_again(e, request, now);
 }
 
-/* The server did not know the script: load it and resend the requests that need it.
- * False: this was tried before. */
-static bool node_sent_again(struct snib__engine *e, struct snib__link *link,
-                            struct snib__request *request, snib__time now)
+/* The server did not know the script: load it and resend the requests that need it.  Returns SNIB_OK, or why the request
+ * is not sent again: SNIB_EPERM, the script was loaded and is not there; SNIB_ENOMEM. */
+static int32_t node_send_again(struct snib__engine *e, struct snib__link *link,
+                               struct snib__request *request, snib__time now)
 {
-    if (request->script < 0 || request->tries++ > 0 ||
-        snib__conn_unknown(&link->conn, request->script, now) < 0 || !request->subject)
-        return false;
+    if (request->script < 0 || request->tries++ > 0)
+        return SNIB_EPERM;
+    if (snib__conn_unknown(&link->conn, request->script, now) < 0)
+        return SNIB_ENOMEM;
+    if (!request->subject)
+        return SNIB_OK; /* nobody waits for it any more */
     if (request->kind != SNIB__REQ_RENEW)
-        return snib__link_write(e, link, request, now) == 0;
+        return snib__link_write(e, link, request, now) < 0 ? SNIB_ENOMEM : SNIB_OK;
     const struct snib__batch *batch = request->subject;
     snib__watchdog_again(e, request, batch->narrow, now); /* some may have been released */
-    return true;
+    return SNIB_OK;
 }
 
 /* What a former server says of a grant, or of another lease, is as good as no reply. */
@@ -28553,10 +28556,11 @@ static void snib__node_answer(struct snib__engine *e, struct snib__link *link,
             return;
     }
     if (error == SNIB_AGAIN) { /* NOSCRIPT: nothing was carried out */
-        if (node_sent_again(e, link, request, now))
+        int32_t code = node_send_again(e, link, request, now);
+        if (code == SNIB_OK)
             return;
         if (request->kind != SNIB__REQ_RENEW) /* the watchdog retries it in any case */
-            error = SNIB_EPERM;
+            error = code;
     }
     if (!request->subject)
         return;
@@ -28869,7 +28873,7 @@ static void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t c
 static void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
                    const char *server_text, uint32_t n)
 {
-    if (n > 0 && (op->words = malloc(SNIB__WORDS_MAX)))
+    if (n > 0 && code != SNIB_ENOMEM && (op->words = malloc(SNIB__WORDS_MAX)))
         snib__words(op->words, SNIB__WORDS_MAX, server_text, n, e->config.login.password);
     snib__op_done(e, op, code);
 }

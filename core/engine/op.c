@@ -248,7 +248,7 @@ void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code)
 void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
                    const char *server_text, uint32_t n)
 {
-    if (n > 0 && (op->words = malloc(SNIB__WORDS_MAX)))
+    if (n > 0 && code != SNIB_ENOMEM && (op->words = malloc(SNIB__WORDS_MAX)))
         snib__words(op->words, SNIB__WORDS_MAX, server_text, n, e->config.login.password);
     snib__op_done(e, op, code);
 }

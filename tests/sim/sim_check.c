@@ -301,8 +301,9 @@ static bool is_explained(int32_t code)
             ? may_happen(FAULT_LOADING) || may_happen(FAULT_BUSY) || may_happen(FAULT_MASTERDOWN)
         : code == SNIB_EOOM     ? may_happen(FAULT_OOM)
         : code == SNIB_EMISCONF ? may_happen(FAULT_MISCONF) || may_happen(FAULT_NOREPLICAS)
-        : code == SNIB_EPERM    ? may_happen(FAULT_NO_COMMAND)
-        : code == SNIB_EAUTH    ? may_happen(FAULT_PASSWORD)
+        : code == SNIB_EPERM
+            ? may_happen(FAULT_NO_COMMAND) || may_happen(FAULT_SCRIPT_FLUSH) /* it went twice */
+        : code == SNIB_EAUTH ? may_happen(FAULT_PASSWORD)
         : code == SNIB_ESERVER
             ? may_happen(FAULT_ERROR_AFTER) || may_happen(FAULT_OVERWRITE) /* no number */
         : code == SNIB_EWRONGTYPE ? may_happen(FAULT_OVERWRITE)

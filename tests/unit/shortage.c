@@ -48,6 +48,24 @@ static void hand_over_becomes_release(void **state)
     snib__engine_free(engine);
 }
 
+/* The server has forgotten a script, and there is no memory to send it again: that is no want of a right. */
+static void forgotten_script(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+    connect_link(engine);
+    fill(engine);
+    ledger_refuse(1);
+    answer(engine, "-NOSCRIPT No matching script.\r\n");
+    ledger_refuse(0);
+    assert_true(op->done);
+    assert_int_equal(op->code, SNIB_ENOMEM);
+    assert_null(op->words);
+    assert_int_equal(on_the_way(engine), 0);
+    snib__engine_free(engine);
+}
+
 /* A lost hold that the server may still have, and no memory to release it: that is done when the program frees it. */
 static void lost_hold_is_released_later(void **state)
 {
@@ -396,6 +414,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hand_over_becomes_release),
+        cmocka_unit_test(forgotten_script),
         cmocka_unit_test(lost_hold_is_released_later),
         cmocka_unit_test(lease_of_its_own_is_asked_for_later),
         cmocka_unit_test(hand_over_cannot_be_repeated),
