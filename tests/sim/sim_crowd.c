@@ -80,11 +80,12 @@ static void check_race(const struct sim_claim *came, bool others_wait)
 
 /* Engines take turns in a ring: while one waits, each of the others has one chain of hand-overs.
  * An engine that asks at a release may lose the race at the server, which lets another in once
- * more: in 100 turns of 350,000, and rarely more than once for each of the others.  Four rounds are
- * not chance any more. */
+ * more: in 100 turns of 350,000.  Where two ask at every release it goes on so like the tossing of a
+ * coin: of four engines, one was passed over 8 times or more in 148 turns of the worlds of 60,000 seeds, 10 times in
+ * 27, 13 times in 4.  Eight rounds are not chance any more. */
 static void check_passed_over(const struct sim_process *process)
 {
-    if (sim.peer_count == 0 && process->passed_over > 4 * (uint32_t)(sim.slot_count - 1)) {
+    if (sim.peer_count == 0 && process->passed_over > 8 * (uint32_t)(sim.slot_count - 1)) {
         sim_fail("%u waits while others have had the lock in turn %u times", process->id,
                  process->passed_over);
     }
