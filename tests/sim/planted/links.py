@@ -267,8 +267,15 @@ MUTANTS = [
     Mutant(
         "a forgotten script is an error",
         "engine/node.c",
-        "if (request->script < 0 || request->tries++ > 0 ||",
-        "if (request->script < 0 || true ||",
+        "if (request->script < 0 || request->tries++ > 0)",
+        "if (request->script < 0 || true)",
+    ),
+    Mutant(
+        "a forgotten script without memory is a missing right",
+        "engine/node.c",
+        "if (snib__conn_unknown(&link->conn, request->script, now) < 0) return SNIB_ENOMEM;",
+        "if (snib__conn_unknown(&link->conn, request->script, now) < 0) return SNIB_EPERM;",
+        "unit_shortage",
     ),
     Mutant(
         "who comes while a subscription is given up gets none",
