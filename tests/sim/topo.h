@@ -378,6 +378,7 @@ void server_return(int server);
 void server_follow(int server, int master, bool hang_up);
 void server_promote(int server);
 void server_executed(int server); /* a command was executed there: replicate it */
+void server_ship(int server);     /* its data, to its replicas */
 void server_event(const struct topo_event *event);
 int server_best_replica(int shard, int except);
 snib__time server_next(void);

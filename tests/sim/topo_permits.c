@@ -93,6 +93,7 @@ static void repair(struct topo_name *name)
     has_copies(name, true);
     snprintf(text, sizeof text, "%lld", 1 - count_taken(name));
     model_put_string(topo.servers[at].model, 0, name->text, name->n, text);
+    server_ship(at); /* a client may ask one of its replicas, until that refuses to write */
     topo_trace("%s: an operator says that %s is free", name->text, text);
     name->uneven = false;
 }

@@ -190,13 +190,9 @@ static void published(void *context, model_text channel, model_text text, bool s
     }
 }
 
-void server_executed(int at)
+void server_ship(int at)
 {
     struct topo_server *server = &topo.servers[at];
-    if (model_writes(server->model) == server->shipped) {
-        return;
-    }
-    server->shipped = model_writes(server->model);
     for (int i = 0; i < topo.data_count; i++) {
         if (listens_to(&topo.servers[i], at)) {
             struct topo_parcel *parcel = new_parcel(at, 0);
@@ -204,6 +200,15 @@ void server_executed(int at)
             parcel->writes = server->shipped;
             push(i, parcel);
         }
+    }
+}
+
+void server_executed(int at)
+{
+    struct topo_server *server = &topo.servers[at];
+    if (model_writes(server->model) != server->shipped) {
+        server->shipped = model_writes(server->model);
+        server_ship(at);
     }
 }
 

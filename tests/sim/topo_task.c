@@ -144,6 +144,7 @@ static void release(struct topo_process *process, struct topo_task *task)
         hold->released = true;
         task->op = op;
         task->doing = TOPO_RELEASES;
+        task->submitted = topo.now;
         task->wake = SNIB__NEVER;
         return;
     }
@@ -175,6 +176,7 @@ static bool extend(struct topo_process *process, struct topo_task *task)
                (unsigned long long)hold->number, (double)lease / 1e6);
     if (task->op != NULL) {
         task->doing = TOPO_EXTENDS;
+        task->submitted = topo.now;
         task->wake = topo_chance(8) ? topo.now + topo_draw(topo.lease / 8) : SNIB__NEVER;
         return true;
     }
