@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "7826058e50d85f33"
+#define SNIB_BUILD_ID "ce49e51bb101190a"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -2404,6 +2404,7 @@ struct snib__op {
     bool waited : 1;
     bool told : 1;      /* by the server, or a hold of this client: the lock is held */
     bool explained : 1; /* `words` are a whole sentence, which its carrier gave */
+    bool astray : 1; /* a try without an answer may have been carried out by a server from before */
     bool done;
     bool within;      /* set by the caller: part of another operation, which counts for both */
     bool unconfirmed; /* it ended behind this client's own release, whose outcome is unknown */
@@ -16416,8 +16417,7 @@ static void snib__gate_unanswered(struct snib__engine *e, const struct snib__req
                            snib__time now);
 static void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 /* Return a grant that no operation wants any more, or that came too late. */
-static void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                      snib__time now);
+static void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 static void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 static snib__time snib__release_end(const struct snib__engine *e, const struct snib__hold *hold);
 static bool snib__release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,
@@ -25665,7 +25665,7 @@ static bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, in
     if (!op || late) {
         if (op)
             snib__gate_end_op(e, op, SNIB_EUNREACHABLE);
-        snib__gate_spurn(e, hold, sent_at, now);
+        snib__gate_spurn(e, hold, now);
         return false;
     }
     snib__hold_granted(e, hold, sent_at, now);
@@ -25757,6 +25757,8 @@ static void gate_renumber(struct snib__engine *e, struct snib__hold *hold, snib_
                                 .options = hold->options,
                                 .deadline = snib__lease_end(now, snib__hold_lease(e, hold))};
     snib__given_note(e, &astray, now);
+    if (hold->op)
+        hold->op->astray = true;
     hold->number = e->next_number;
     e->next_number += kind->kind == SNIB_PERMITS ? hold->permits : 1;
 }
@@ -28939,7 +28941,7 @@ static bool op_unsure(const struct snib__op *op)
     if (op->kind == SNIB__OP_EXTEND)
         return op->asked->unsure;
     uint16_t doubts = op->kind == SNIB__OP_ACQUIRE ? SNIB__RESENT | SNIB__SEATED : SNIB__RESENT;
-    return op_under_way(op) ||
+    return op->astray || op_under_way(op) ||
            (hold &&
             ((hold->flags & doubts) || (hold->gate->waitq && hold->gate->waitq->incoming == hold)));
 }
@@ -29977,12 +29979,12 @@ static void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, 
 }
 
 /* Return a grant, or hand it to the next waiter of this process, without it having had a user: it
- * is not counted as an acquisition, and if it is gone when its release arrives, that is no loss. */
-static void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                      snib__time now)
+ * is not counted as an acquisition, and if it is gone when its release arrives, that is no loss.  How late it was
+ * granted is unknown. */
+static void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     snib__hold_stop(e, hold);
-    hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
+    hold->deadline = snib__lease_end(now, snib__hold_lease(e, hold)); /* when to stop trying */
     hold->count = 1;
     release_begin(e, hold, true, now);
 }
@@ -29993,7 +29995,9 @@ static snib__time snib__release_end(const struct snib__engine *e, const struct s
 {
     if (hold->deadline == SNIB__NEVER) /* it has no lease, and would be held for ever */
         return SNIB__NEVER;
-    bool begun = hold->lease_ms == 0 || hold->exact; /* by a renewal, or as its fixed lease */
+    bool begun =
+        hold->lease_ms == 0 || hold->exact || /* by a renewal, or as its fixed lease */
+        (hold->flags & SNIB__RESENT) != 0;    /* by an acquisition that was carried out late */
     snib__time lease = snib__hold_lease(e, hold), slack = lease / 40 + 4 * SNIB__MARGIN;
     if (begun)
         slack += lease > e->config.lease ? lease : e->config.lease;
@@ -32016,9 +32020,11 @@ static void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold
         if (error) {
             snib__gate_send_release(e, hold, now);
         } else {
-            if (!verdict.yes)
+            /* or an earlier try has done it, and the next one's lease was short */
+            bool ours = verdict.yes || ((hold->flags & SNIB__RESENT) && now < hold->deadline);
+            if (!ours)
                 snib__hold_found_lost(e, hold, now);
-            snib__gate_released(e, hold, verdict.yes ? SNIB_OK : SNIB_LOST, now);
+            snib__gate_released(e, hold, ours ? SNIB_OK : SNIB_LOST, now);
             snib__sole_advance(e, gate, now);
         }
         sole_arm(e, gate->waitq);

@@ -190,6 +190,7 @@ struct snib__op {
     bool waited : 1;
     bool told : 1;      /* by the server, or a hold of this client: the lock is held */
     bool explained : 1; /* `words` are a whole sentence, which its carrier gave */
+    bool astray : 1; /* a try without an answer may have been carried out by a server from before */
     bool done;
     bool within;      /* set by the caller: part of another operation, which counts for both */
     bool unconfirmed; /* it ended behind this client's own release, whose outcome is unknown */

@@ -441,7 +441,7 @@ bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t t
     if (!op || late) {
         if (op)
             snib__gate_end_op(e, op, SNIB_EUNREACHABLE);
-        snib__gate_spurn(e, hold, sent_at, now);
+        snib__gate_spurn(e, hold, now);
         return false;
     }
     snib__hold_granted(e, hold, sent_at, now);
@@ -533,6 +533,8 @@ static void gate_renumber(struct snib__engine *e, struct snib__hold *hold, snib_
                                 .options = hold->options,
                                 .deadline = snib__lease_end(now, snib__hold_lease(e, hold))};
     snib__given_note(e, &astray, now);
+    if (hold->op)
+        hold->op->astray = true;
     hold->number = e->next_number;
     e->next_number += kind->kind == SNIB_PERMITS ? hold->permits : 1;
 }

@@ -264,8 +264,7 @@ void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *r
                            snib__time now);
 void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 /* Return a grant that no operation wants any more, or that came too late. */
-void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                      snib__time now);
+void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 snib__time snib__release_end(const struct snib__engine *e, const struct snib__hold *hold);
 bool snib__release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,

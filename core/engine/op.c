@@ -314,7 +314,7 @@ static bool op_unsure(const struct snib__op *op)
     if (op->kind == SNIB__OP_EXTEND)
         return op->asked->unsure;
     uint16_t doubts = op->kind == SNIB__OP_ACQUIRE ? SNIB__RESENT | SNIB__SEATED : SNIB__RESENT;
-    return op_under_way(op) ||
+    return op->astray || op_under_way(op) ||
            (hold &&
             ((hold->flags & doubts) || (hold->gate->waitq && hold->gate->waitq->incoming == hold)));
 }

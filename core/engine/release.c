@@ -140,12 +140,12 @@ void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__t
 }
 
 /* Return a grant, or hand it to the next waiter of this process, without it having had a user: it
- * is not counted as an acquisition, and if it is gone when its release arrives, that is no loss. */
-void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                      snib__time now)
+ * is not counted as an acquisition, and if it is gone when its release arrives, that is no loss.  How late it was
+ * granted is unknown. */
+void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     snib__hold_stop(e, hold);
-    hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
+    hold->deadline = snib__lease_end(now, snib__hold_lease(e, hold)); /* when to stop trying */
     hold->count = 1;
     release_begin(e, hold, true, now);
 }
@@ -156,7 +156,9 @@ snib__time snib__release_end(const struct snib__engine *e, const struct snib__ho
 {
     if (hold->deadline == SNIB__NEVER) /* it has no lease, and would be held for ever */
         return SNIB__NEVER;
-    bool begun = hold->lease_ms == 0 || hold->exact; /* by a renewal, or as its fixed lease */
+    bool begun =
+        hold->lease_ms == 0 || hold->exact || /* by a renewal, or as its fixed lease */
+        (hold->flags & SNIB__RESENT) != 0;    /* by an acquisition that was carried out late */
     snib__time lease = snib__hold_lease(e, hold), slack = lease / 40 + 4 * SNIB__MARGIN;
     if (begun)
         slack += lease > e->config.lease ? lease : e->config.lease;

@@ -298,9 +298,11 @@ void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold,
         if (error) {
             snib__gate_send_release(e, hold, now);
         } else {
-            if (!verdict.yes)
+            /* or an earlier try has done it, and the next one's lease was short */
+            bool ours = verdict.yes || ((hold->flags & SNIB__RESENT) && now < hold->deadline);
+            if (!ours)
                 snib__hold_found_lost(e, hold, now);
-            snib__gate_released(e, hold, verdict.yes ? SNIB_OK : SNIB_LOST, now);
+            snib__gate_released(e, hold, ours ? SNIB_OK : SNIB_LOST, now);
             snib__sole_advance(e, gate, now);
         }
         sole_arm(e, gate->waitq);

@@ -74,7 +74,7 @@ MISTAKES = [
     Mistake(
         "a grant that nobody wants any more stays",
         "engine/gate.c",
-        "snib__gate_end_op(e, op, SNIB_EUNREACHABLE); snib__gate_spurn(e, hold, sent_at, now); return false;",
+        "snib__gate_end_op(e, op, SNIB_EUNREACHABLE); snib__gate_spurn(e, hold, now); return false;",
         "snib__gate_end_op(e, op, SNIB_EUNREACHABLE); return false;",
         "core",
     ),

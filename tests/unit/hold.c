@@ -157,6 +157,57 @@ static void late_grant(void **state)
     }
 }
 
+/* How late it was granted is unknown: the server may have it for a lease from the answer on, and for so long its refused
+ * release is repeated. */
+static void late_grant_is_given_back(void **state)
+{
+    (void)state;
+    const struct snib__acquire fixed = {.wait = SNIB__NEVER, .lease = 2 * SECOND};
+    struct snib__engine *engine = begin();
+    int32_t code;
+    granted(engine, gate(engine, SNIB_MUTEX, "other"), &renewed); /* connects the link */
+    snib__engine_acquire(engine, gate(engine, SNIB_MUTEX, "m"), &fixed, now, &code);
+    answer_own(engine);
+    now += 5 * SECOND / 2;
+    answer(engine, "$-1\r\n");
+    for (int tries = 0; tries < 4; tries++) {
+        answer_own(engine);
+        assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RELEASE);
+        answer(engine, "-ERR not now\r\n");
+        assert_int_equal(on_the_way(engine), 0);
+        now += SECOND / 2;
+        snib__engine_tick(engine, now);
+    }
+    snib__engine_free(engine);
+}
+
+/* A try without an answer, and then one that was refused: the first may have been carried out by a server from before. */
+static void unreached_after_a_stray(void **state)
+{
+    (void)state;
+    for (int stray = 0; stray < 2; stray++) {
+        struct snib__engine *engine = begin();
+        struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+        connect_link(engine);
+        answer_own(engine);
+        if (stray) {
+            cut_link(engine);
+            await_connect(engine);
+            connect_link(engine);
+            answer_own(engine);
+        }
+        answer(engine, ":100000\r\n");
+        cut_link(engine);
+        for (int step = 0; step < 100 && !op->done; step++) {
+            now += SECOND / 10;
+            snib__engine_tick(engine, now);
+        }
+        assert_true(op->done);
+        assert_int_equal(op->code, stray ? SNIB_EUNREACHABLE : SNIB_ECONNECT);
+        snib__engine_free(engine);
+    }
+}
+
 /* A second acquire by an owner whose first one is still in flight is granted with it. */
 static void owner_that_waits_for_itself(void **state)
 {
@@ -241,6 +292,35 @@ static void repeated_release(void **state)
         answer(engine, ":0\r\n");
         assert_true(op->done);
         assert_int_equal(op->code, ended ? SNIB_LOST : SNIB_OK);
+        snib__engine_free(engine);
+    }
+}
+
+/* A hand-over whose answer is lost, to a waiter whose lease is over when it is repeated: neither has the lock any more. */
+static void repeated_hand_over(void **state)
+{
+    (void)state;
+    const struct snib__acquire brief = {.wait = SNIB__NEVER, .lease = SECOND / 10};
+    for (int ended = 0; ended < 2; ended++) {
+        struct snib__engine *engine = begin();
+        struct snib__gate *one = gate(engine, SNIB_MUTEX, "m");
+        struct snib__hold *hold = granted(engine, one, &renewed);
+        int32_t code;
+        struct snib__op *next = snib__engine_acquire(engine, one, &brief, now, &code);
+        struct snib__op *op = snib__engine_release(engine, hold, now, &code);
+        answer_own(engine);
+        while (oldest_script(engine) == SNIB__SCRIPT_MUTEX_ACQUIRE)
+            answer(engine, ":29000\r\n");
+        assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_TRANSFER);
+        cut_link(engine);
+        await_connect(engine);
+        connect_link(engine);
+        assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_TRANSFER);
+        now = ended ? hold->deadline : hold->deadline - 1;
+        answer(engine, ":0\r\n");
+        assert_true(op->done);
+        assert_int_equal(op->code, ended ? SNIB_LOST : SNIB_OK);
+        assert_false(next->done);
         snib__engine_free(engine);
     }
 }
@@ -792,9 +872,12 @@ int main(void)
         cmocka_unit_test(permits_for_ever),
         cmocka_unit_test(max_hold_after_a_hand_over),
         cmocka_unit_test(late_grant),
+        cmocka_unit_test(late_grant_is_given_back),
+        cmocka_unit_test(unreached_after_a_stray),
         cmocka_unit_test(owner_that_waits_for_itself),
         cmocka_unit_test(read_under_the_present_write),
         cmocka_unit_test(repeated_release),
+        cmocka_unit_test(repeated_hand_over),
         cmocka_unit_test(late_renewals),
         cmocka_unit_test(late_confirmation),
         cmocka_unit_test(older_answer),

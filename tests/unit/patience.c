@@ -332,7 +332,7 @@ static void wait_behind_a_transfer_that_failed(void **state)
     snib__engine_tick(engine, now);
     assert_false(behind->done);
     answer(engine, ":0\r\n");
-    assert_int_equal(op->code, SNIB_LOST);
+    assert_int_equal(op->code, SNIB_OK); /* the first one may have been carried out */
     assert_false(ahead->done);
     snib__engine_tick(engine, now);
     assert_true(behind->done);

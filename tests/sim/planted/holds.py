@@ -134,13 +134,13 @@ MUTANTS = [
         "a granted lock that nobody wants is kept",
         "engine/gate.c",
         "            snib__gate_end_op(e, op, SNIB_EUNREACHABLE);\n"
-        "        snib__gate_spurn(e, hold, sent_at, now);",
+        "        snib__gate_spurn(e, hold, now);",
         "            snib__gate_end_op(e, op, SNIB_EUNREACHABLE);",
     ),
     Mutant(
         "a grant that nobody wants counts as an acquisition",
         "engine/gate.c",
-        "snib__gate_spurn(e, hold, sent_at, now);",
+        "snib__gate_spurn(e, hold, now);",
         "snib__hold_granted(e, hold, sent_at, now); snib__gate_release(e, hold, now);",
     ),
     Mutant(

@@ -4,6 +4,28 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "a hand-over that is repeated and finds nothing is a loss",
+        "engine/sole.c",
+        "bool ours = verdict.yes || ((hold->flags & SNIB__RESENT) && now < hold->deadline);",
+        "bool ours = verdict.yes;",
+        "unit_hold repeated_hand_over",
+    ),
+    Mutant(
+        "a try that a former server may have carried out is forgotten",
+        "engine/gate.c",
+        "hold->op->astray = true;",
+        "hold->op->astray = false;",
+        "unit_hold unreached_after_a_stray",
+    ),
+    Mutant(
+        "a release is given up before a late grant can have ended",
+        "engine/release.c",
+        "hold->deadline = snib__lease_end(now, snib__hold_lease(e, hold)); /* when to stop trying */\n"
+        "    hold->count = 1;",
+        "hold->deadline = now; hold->count = 1;",
+        "unit_hold late_grant_is_given_back",
+    ),
+    Mutant(
         "an attempt for a shared lock counts as subscribed because an earlier one was",
         "engine/share.c",
         "hold->flags &= (uint16_t)~SNIB__AWAKE; if (gate->waitq && gate->trying",
