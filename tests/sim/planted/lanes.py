@@ -170,8 +170,8 @@ MUTANTS = [
     Mutant(
         "what another lane has sent was never sent, once the first is lost",
         "engine/op.c",
-        "return op_under_way(op) || (hold &&",
-        "return (op_under_way(op) && !op) || (hold &&",
+        "return op->astray || op_under_way(op) || (hold &&",
+        "return op->astray || (op_under_way(op) && !op) || (hold &&",
         "unit_lanes",
     ),
     Mutant(
