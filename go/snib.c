@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "ce49e51bb101190a"
+#define SNIB_BUILD_ID "e4e096842dc9c4b1"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -23611,6 +23611,7 @@ static void cluster_reask(struct snib__engine *e, snib__time now)
             const struct snib__node *before = op->node;
             op->node = cluster_asks(e, op);
             n = op->node == before ? n : c->n;
+            snib__op_arm(e, op); /* its patience is with that node */
         }
     for (uint32_t i = 0; i < n; i++)
         snib__node_reroute(e, c->member[i].node, now);
@@ -23957,8 +23958,10 @@ static bool cluster_moved(struct snib__engine *e, struct snib__link *link,
         c->member[member].named_at = now;
     request->asking = asking;
     struct snib__op *op = snib__request_op(request);
-    if (op && cluster_is_named(op))
+    if (op && cluster_is_named(op)) {
         op->node = c->member[c->owner[slot]].node;
+        snib__op_arm(e, op);
+    }
     return cluster_go_on(e, c->member[member].node, request, text, n, now);
 }
 
@@ -28158,13 +28161,23 @@ static void snib__node_readdress(struct snib__engine *e, struct snib__node *node
     }
 }
 
+/* The patience of its operations begins, or counts from another time. */
+static void node_arm_ops(struct snib__engine *e, const struct snib__node *node)
+{
+    for (struct snib__op *op = e->live; op; op = op->live_next)
+        if (snib__op_node(op) == node)
+            snib__op_arm(e, op);
+}
+
 static void snib__node_want(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     struct snib__link *link = &node->links[SNIB__COMMAND];
     bool idle = link->conn.state == SNIB__CONN_DOWN && !link->connecting && !link->connect;
     snib__link_want(e, link, now);
-    if (idle && node->down_since == SNIB__NEVER)
+    if (idle && node->down_since == SNIB__NEVER) {
         node->down_since = now;
+        node_arm_ops(e, node);
+    }
     if (!node->addressed)
         snib__route_wanted(e, node, now);
 }
@@ -28353,9 +28366,7 @@ static void snib__node_link_down(struct snib__engine *e, struct snib__link *link
                    (code == SNIB_EAUTH || code == SNIB_ECREDENTIALS);
     if (!renewed && snib__node_hopeless(code, os_error, was_ready))
         snib__node_fail_ops(e, node, now);
-    for (struct snib__op *op = e->live; op; op = op->live_next)
-        if (snib__op_node(op) == node)
-            snib__op_arm(e, op);
+    node_arm_ops(e, node);
 }
 
 static void snib__node_unended(struct snib__engine *e, const struct snib__node *node, bool left)

@@ -199,6 +199,7 @@ static void cluster_reask(struct snib__engine *e, snib__time now)
             const struct snib__node *before = op->node;
             op->node = cluster_asks(e, op);
             n = op->node == before ? n : c->n;
+            snib__op_arm(e, op); /* its patience is with that node */
         }
     for (uint32_t i = 0; i < n; i++)
         snib__node_reroute(e, c->member[i].node, now);
@@ -545,8 +546,10 @@ static bool cluster_moved(struct snib__engine *e, struct snib__link *link,
         c->member[member].named_at = now;
     request->asking = asking;
     struct snib__op *op = snib__request_op(request);
-    if (op && cluster_is_named(op))
+    if (op && cluster_is_named(op)) {
         op->node = c->member[c->owner[slot]].node;
+        snib__op_arm(e, op);
+    }
     return cluster_go_on(e, c->member[member].node, request, text, n, now);
 }
 

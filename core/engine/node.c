@@ -149,13 +149,23 @@ void snib__node_readdress(struct snib__engine *e, struct snib__node *node,
     }
 }
 
+/* The patience of its operations begins, or counts from another time. */
+static void node_arm_ops(struct snib__engine *e, const struct snib__node *node)
+{
+    for (struct snib__op *op = e->live; op; op = op->live_next)
+        if (snib__op_node(op) == node)
+            snib__op_arm(e, op);
+}
+
 void snib__node_want(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     struct snib__link *link = &node->links[SNIB__COMMAND];
     bool idle = link->conn.state == SNIB__CONN_DOWN && !link->connecting && !link->connect;
     snib__link_want(e, link, now);
-    if (idle && node->down_since == SNIB__NEVER)
+    if (idle && node->down_since == SNIB__NEVER) {
         node->down_since = now;
+        node_arm_ops(e, node);
+    }
     if (!node->addressed)
         snib__route_wanted(e, node, now);
 }
@@ -344,9 +354,7 @@ void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib_
                    (code == SNIB_EAUTH || code == SNIB_ECREDENTIALS);
     if (!renewed && snib__node_hopeless(code, os_error, was_ready))
         snib__node_fail_ops(e, node, now);
-    for (struct snib__op *op = e->live; op; op = op->live_next)
-        if (snib__op_node(op) == node)
-            snib__op_arm(e, op);
+    node_arm_ops(e, node);
 }
 
 void snib__node_unended(struct snib__engine *e, const struct snib__node *node, bool left)

@@ -551,6 +551,23 @@ static void question_about_a_name_is_redirected(void **state)
     snib__engine_free(engine);
 }
 
+/* A question about a name is as patient with a node that was never needed before, and cannot be reached, as an acquisition. */
+static void question_has_patience(void **state)
+{
+    (void)state;
+    int32_t code;
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    held(engine, "bar");
+    peers[1].hangs = true; /* connecting to it takes longer than the patience */
+    struct snib__op *op = snib__engine_describe(engine, "foo", 3, 65536, now, &code);
+    pass(engine, now + 4 * SECOND);
+    assert_false(op->done);
+    pass(engine, now + 2 * SECOND);
+    assert_true(op->done);
+    assert_int_equal(op->code, SNIB_ECONNECT);
+    snib__engine_free(engine);
+}
+
 /* The URL names servers that are no cluster nodes: if only one of two is none, the client uses the
  * other; if both are, that is reported at once. */
 static void servers_that_are_no_cluster(void **state)
@@ -629,6 +646,7 @@ int main(void)
         cmocka_unit_test(list_goes_on_elsewhere),
         cmocka_unit_test(list_begins_again),
         cmocka_unit_test(question_about_a_name_is_redirected),
+        cmocka_unit_test(question_has_patience),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
