@@ -25,6 +25,28 @@ struct census {
     uint32_t gates, idle;
 };
 
+/* What a timer is set for is in use: its subject may be a hold that is in no gate's list, but never one that has ended. */
+static const char *check_timer(struct snib__timer timer)
+{
+    const void *subject = snib__timer_subject(timer);
+    const struct snib__op *op = subject;
+    const struct snib__hold *hold = subject;
+    const struct snib__waitq *waitq = subject;
+    switch (snib__timer_what(timer)) {
+    case SNIB__TIMER_OP:
+        MUST(!op->done && op->timer == timer.when);
+        break;
+    case SNIB__TIMER_HOLD:
+        MUST(hold->gate && hold->number != 0);
+        MUST(hold->phase == SNIB__HELD || hold->phase == SNIB__RELEASING ||
+             (hold->phase == SNIB__TRYING && snib__outer_is(hold->gate)));
+        break;
+    default:
+        MUST(waitq->gate->waitq == waitq);
+    }
+    return NULL;
+}
+
 static const char *check_heap(const struct snib__engine *e)
 {
     MUST(e->heap_n <= e->heap_owed);
@@ -32,6 +54,7 @@ static const char *check_heap(const struct snib__engine *e)
     for (uint32_t i = 1; i <= e->heap_n; i++) {
         MUST(*snib__timer_at(e->heap[i]) == i);
         MUST(i == 1 || e->heap[i / 2].when <= e->heap[i].when);
+        PASS_ON(check_timer(e->heap[i]));
     }
     return NULL;
 }
@@ -65,11 +88,38 @@ static bool is_withheld(const struct snib__engine *e, const struct snib__hold *h
     return withheld;
 }
 
+/* A grant that waits for replicas has a question about them on its way. */
+static const char *check_withheld(const struct snib__engine *e, const struct snib__hold *hold)
+{
+    for (const struct snib__node *node = e->nodes; node; node = node->next) {
+        const struct snib__conn *conn = &node->lanes[SNIB__LANES_MAX - 1].conn;
+        uint32_t asks = 0;
+        for (uint32_t i = 0; i < conn->ring_count; i++) {
+            int kind = conn->ring[(conn->ring_head + i) & (conn->ring_cap - 1)].kind;
+            asks += kind == SNIB__REQ_WAIT || kind == SNIB__REQ_COUNT;
+        }
+        MUST(!snib__durable_withholds(node, hold) || asks == 1);
+    }
+    return NULL;
+}
+
 /* What waits for a reply has exactly one request from which it may come, or nothing would end its wait but its own time. */
 static const char *check_asking(const struct snib__engine *e, const struct snib__op *op)
 {
     if (op->stage == SNIB__STAGE_ASKING)
         MUST(requests_of(e, op) == 1);
+    return NULL;
+}
+
+/* Whoever waits for a limited time, or for a server that is away or refuses, has a timer for the end of that. */
+static const char *check_patience(const struct snib__op *op)
+{
+    bool away = !snib__outer_is(op->gate) && snib__op_node(op)->down_since != SNIB__NEVER;
+    MUST(op->timer_at || op->deadline == SNIB__NEVER);
+    MUST(op->timer_at || !away);
+    MUST(op->timer_at || op->refused_since == 0);
+    MUST(!op->timer_at || op->deadline == SNIB__NEVER || op->timer <= op->deadline ||
+         op->timer <= op->latest);
     return NULL;
 }
 
@@ -85,6 +135,7 @@ static const char *check_live(const struct snib__engine *e)
         bool carried = op->kind == SNIB__OP_EXTEND && op->stage == SNIB__STAGE_OUTER;
         MUST((op->stage == SNIB__STAGE_ASKING || carried) == (op->kind > SNIB__OP_RELEASE));
         PASS_ON(check_asking(e, op));
+        PASS_ON(check_patience(op));
         extending += op->kind == SNIB__OP_EXTEND;
     }
     MUST(n == e->live_n);
@@ -135,6 +186,33 @@ static const char *check_owner(const struct snib__engine *e, const struct snib__
     return NULL;
 }
 
+/* A waiter's hold is where the waiter is.  A single try waits only for an attempt that it ends with. */
+static const char *check_waiter(const struct snib__waitq *waitq, const struct snib__op *op)
+{
+    const struct snib__gate *gate = op->gate;
+    const struct snib__hold *hold = op->hold;
+    MUST(hold && hold->op == op && hold->gate == gate);
+    if (gate->kind->discipline == SNIB__QUEUED)
+        MUST(hold->phase == SNIB__PLACED || hold->phase == SNIB__TRYING);
+    else
+        MUST(hold->phase == SNIB__NEW);
+    MUST(!op->once || !snib__gate_sole(gate) || waitq->overdue);
+    return NULL;
+}
+
+/* tenure.c: what was passed on and is asked for, or will be. */
+static const char *check_passed(const struct snib__waitq *waitq)
+{
+    uint32_t asked = 0;
+    for (const struct snib__hold *first = waitq->asked; first; first = first->prev, asked++)
+        for (const struct snib__hold *hold = first; hold; hold = hold->next)
+            MUST(hold->passed && hold->phase == SNIB__RELEASING && hold->gate == waitq->gate);
+    MUST(asked == waitq->asking);
+    for (const struct snib__hold *hold = waitq->behind; hold; hold = hold->next)
+        MUST(hold->passed && hold->phase == SNIB__RELEASING && hold->gate == waitq->gate);
+    return NULL;
+}
+
 static const char *check_queue(const struct snib__engine *e, const struct snib__gate *gate,
                                struct census *census)
 {
@@ -147,6 +225,7 @@ static const char *check_queue(const struct snib__engine *e, const struct snib__
         MUST(op->stage == SNIB__STAGE_QUEUED);
         MUST(op->gate == gate);
         PASS_ON(check_owner(e, op));
+        PASS_ON(check_waiter(waitq, op));
     }
     MUST(waitq->tail == before);
     MUST(waitq->queued == n);
@@ -154,6 +233,9 @@ static const char *check_queue(const struct snib__engine *e, const struct snib__
     bool idle = waitq->idle_since != SNIB__NEVER;
     MUST(!idle || !snib__waitq_used(waitq));
     MUST(waitq->asking > 0 || !waitq->behind);
+    PASS_ON(check_passed(waitq));
+    MUST(!waitq->incoming || (waitq->incoming->phase == SNIB__TRYING && gate->active &&
+                              gate->active->phase == SNIB__RELEASING));
     PASS_ON(check_rest(gate, waitq));
     census->idle += idle;
     if (!waitq->chan)
@@ -243,6 +325,11 @@ static const char *check_hold(const struct snib__gate *gate, const struct snib__
     MUST(!hold->op || hold->op->hold == hold);
     MUST(!(hold->flags & SNIB__LISTED) || (hold->phase == SNIB__HELD && hold->lease_ms == 0));
     MUST(!(hold->flags & SNIB__UNTOLD));
+    MUST(hold->phase != SNIB__HELD || (!hold->op && hold->count > 0 && hold->deadline > 0));
+    MUST(hold->phase != SNIB__HELD || (hold->flags & SNIB__HANDED));
+    MUST(!(hold->flags & SNIB__RESENT) || hold->phase != SNIB__HELD);
+    MUST(hold->phase != SNIB__PLACED || (hold->op && hold->op->stage == SNIB__STAGE_QUEUED));
+    MUST(!snib__gate_sole(gate) || (hold->phase != SNIB__NEW && hold->phase != SNIB__PLACED));
     census->held += hold->phase == SNIB__HELD;
     census->releasing += hold->phase == SNIB__RELEASING;
     return NULL;
@@ -271,6 +358,7 @@ static const char *check_gate(const struct snib__engine *e, const struct snib__g
         PASS_ON(check_hold(gate, hold, census));
         PASS_ON(check_doubt(e, hold));
         PASS_ON(check_trying(e, hold));
+        PASS_ON(check_withheld(e, hold));
         PASS_ON(check_kept(hold));
         if (!snib__gate_sole(gate))
             MUST(hold->peer_prev == before && (hold->flags & SNIB__PEER));
@@ -283,7 +371,7 @@ static const char *check_gate(const struct snib__engine *e, const struct snib__g
     for (const struct snib__op *op = e->live; op; op = op->live_next)
         refs += op->gate == gate;
     MUST(gate->refs >= refs);
-    MUST(gate->trying <= trying);
+    MUST(gate->trying == (snib__gate_sole(gate) || snib__outer_is(gate) ? 0 : trying));
     MUST(gate->unanswered == 0 || gate->lane);
     MUST(gate->unanswered == unanswered(e, gate));
     return gate->waitq ? check_queue(e, gate, census) : NULL;
@@ -411,6 +499,65 @@ static const char *check_links(const struct snib__engine *e)
     return NULL;
 }
 
+/* Everything that is being released, once each: on its way, waiting for its next try, or carried. */
+struct releases {
+    const struct snib__hold *of[4096];
+    uint32_t n, repeated;
+};
+
+static void note_release(struct releases *all, const struct snib__hold *hold)
+{
+    if (hold->phase != SNIB__RELEASING)
+        return;
+    for (uint32_t i = 0; i < all->n; i++)
+        if (all->of[i] == hold)
+            return;
+    if (all->n < sizeof all->of / sizeof all->of[0])
+        all->of[all->n++] = hold;
+    all->repeated += hold->repeated;
+}
+
+static void note_releases(struct releases *all, const struct snib__request *request)
+{
+    const struct snib__hold *hold = request->subject;
+    bool held = request->kind == SNIB__REQ_ACQUIRE || request->kind == SNIB__REQ_RELEASE ||
+                request->kind == SNIB__REQ_TRANSFER;
+    for (; held && hold; hold = hold->passed ? hold->next : NULL)
+        note_release(all, hold);
+}
+
+static const char *check_releases(const struct snib__engine *e)
+{
+    static struct releases all;
+    all.n = all.repeated = 0;
+    for (uint32_t i = 0; i < e->paused_n; i++)
+        note_releases(&all, &e->paused[i].request);
+    for (const struct snib__link *link = e->links; link; link = link->next)
+        for (uint32_t i = 0; i < link->conn.ring_count; i++)
+            note_releases(
+                &all, &link->conn.ring[(link->conn.ring_head + i) & (link->conn.ring_cap - 1)]);
+    for (const struct snib__node *node = e->nodes; node; node = node->next)
+        for (uint32_t i = 0; i < node->todo_n; i++)
+            note_releases(&all, &node->todo[i]);
+    for (uint32_t i = 1; i <= e->heap_n; i++)
+        if (snib__timer_what(e->heap[i]) == SNIB__TIMER_HOLD)
+            for (const struct snib__hold *hold = snib__timer_subject(e->heap[i]); hold;
+                 hold = hold->passed ? hold->next : NULL)
+                note_release(&all, hold);
+    for (uint32_t i = 0; i < e->gates_cap; i++)
+        for (const struct snib__gate *gate = e->gates[i]; gate; gate = gate->next) {
+            for (const struct snib__hold *hold = snib__gate_first(gate); hold;
+                 hold = snib__gate_next(gate, hold))
+                note_release(&all, hold);
+            for (const struct snib__hold *hold = gate->waitq ? gate->waitq->behind : NULL; hold;
+                 hold = hold->next)
+                note_release(&all, hold);
+        }
+    MUST(all.n == e->releasing);
+    MUST(all.repeated == e->given_flight);
+    return NULL;
+}
+
 const char *engine_flaw(const struct snib__engine *e)
 {
     struct census census = {0};
@@ -424,8 +571,7 @@ const char *engine_flaw(const struct snib__engine *e)
         }
     MUST(census.gates == e->gates_n);
     MUST(census.held == e->stats.held);
-    MUST(census.releasing <=
-         e->releasing); /* what is given back of an unknown grant is no gate's */
+    PASS_ON(check_releases(e));
     PASS_ON(check_lists(e, &census));
     for (const struct snib__node *node = e->nodes; node; node = node->next)
         PASS_ON(check_node(node));
