@@ -534,8 +534,8 @@ static const char *check_releases(const struct snib__engine *e)
         note_releases(&all, &e->paused[i].request);
     for (const struct snib__link *link = e->links; link; link = link->next)
         for (uint32_t i = 0; i < link->conn.ring_count; i++)
-            note_releases(
-                &all, &link->conn.ring[(link->conn.ring_head + i) & (link->conn.ring_cap - 1)]);
+            note_releases(&all,
+                          &link->conn.ring[(link->conn.ring_head + i) & (link->conn.ring_cap - 1)]);
     for (const struct snib__node *node = e->nodes; node; node = node->next)
         for (uint32_t i = 0; i < node->todo_n; i++)
             note_releases(&all, &node->todo[i]);
