@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "e4e096842dc9c4b1"
+#define SNIB_BUILD_ID "c855f0c180ea2c63"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -16024,6 +16024,7 @@ struct snib__link { /* one connection to a node */
     uint32_t called;    /* COMMAND: requests in flight that a thread waits for */
     /* PUBSUB, while it is ready: */
     bool soiled; /* it has an unwanted subscription that could not be ended: reconnect */
+    bool asks;   /* a channel may be asked for there */
     /* when data last arrived, or a request was sent with none owed; NEVER: just now */
     snib__time heard_at;
     uint32_t owed;    /* replies due: to subscribe and unsubscribe requests, and to a ping */
@@ -22956,8 +22957,10 @@ static void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan
     if (ep->conn.state != SNIB__CONN_READY && !awaited)
         snib__link_want(e, ep, now);
     else if (ep->conn.state == SNIB__CONN_READY && ep->owed < CHAN_OWED_MAX &&
-             snib__chan_join(e, chan->node, chan->text, chan->len) == 0)
+             snib__chan_join(e, chan->node, chan->text, chan->len) == 0) {
         chan->state = SNIB__CHAN_ASKED;
+        ep->asks = true;
+    }
 }
 
 static bool snib__chan_wanted(const struct snib__chan *chan)
@@ -23062,9 +23065,13 @@ static void chan_left(struct snib__engine *e, struct snib__chan *chan, snib__tim
         snib__chan_subscribe(e, chan, now);
 }
 
-/* An error does not name its channel: every channel asked for goes without. */
-static void chan_refused(struct snib__engine *e, const struct snib__node *node, snib__time now)
+/* An error does not name its channel: every channel asked for goes without.  A user who may use no channel gets as many
+ * errors, and those after the first find nothing that is asked for: then the channels are not looked through again. */
+static void chan_refused(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
+    if (!chan_link(node)->asks)
+        return;
+    chan_link(node)->asks = false;
     for (uint32_t i = 0; i < e->chans_cap; i++)
         for (struct snib__chan *chan = e->chans[i], *other; chan; chan = other) {
             other = chan->next;
@@ -26320,7 +26327,7 @@ static void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int
         snib__outer_tell(e, hold);
     if (snib__hold_gone(hold))
         snib__given_lost(e, hold, now);
-    if (e->extending > 0)
+    if (e->extending > 0 && hold->extended) /* all operations are looked through */
         snib__extend_lost(e, hold, now);
     e->stats.held--;
     hold_count_loss(e, reason, now);

@@ -268,8 +268,10 @@ void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib_
     if (ep->conn.state != SNIB__CONN_READY && !awaited)
         snib__link_want(e, ep, now);
     else if (ep->conn.state == SNIB__CONN_READY && ep->owed < CHAN_OWED_MAX &&
-             snib__chan_join(e, chan->node, chan->text, chan->len) == 0)
+             snib__chan_join(e, chan->node, chan->text, chan->len) == 0) {
         chan->state = SNIB__CHAN_ASKED;
+        ep->asks = true;
+    }
 }
 
 bool snib__chan_wanted(const struct snib__chan *chan)
@@ -374,9 +376,13 @@ static void chan_left(struct snib__engine *e, struct snib__chan *chan, snib__tim
         snib__chan_subscribe(e, chan, now);
 }
 
-/* An error does not name its channel: every channel asked for goes without. */
-static void chan_refused(struct snib__engine *e, const struct snib__node *node, snib__time now)
+/* An error does not name its channel: every channel asked for goes without.  A user who may use no channel gets as many
+ * errors, and those after the first find nothing that is asked for: then the channels are not looked through again. */
+static void chan_refused(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
+    if (!chan_link(node)->asks)
+        return;
+    chan_link(node)->asks = false;
     for (uint32_t i = 0; i < e->chans_cap; i++)
         for (struct snib__chan *chan = e->chans[i], *other; chan; chan = other) {
             other = chan->next;

@@ -222,6 +222,7 @@ struct snib__link { /* one connection to a node */
     uint32_t called;    /* COMMAND: requests in flight that a thread waits for */
     /* PUBSUB, while it is ready: */
     bool soiled; /* it has an unwanted subscription that could not be ended: reconnect */
+    bool asks;   /* a channel may be asked for there */
     /* when data last arrived, or a request was sent with none owed; NEVER: just now */
     snib__time heard_at;
     uint32_t owed;    /* replies due: to subscribe and unsubscribe requests, and to a ping */
