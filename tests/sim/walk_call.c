@@ -35,6 +35,12 @@ static void acquire(struct snib__gate *gate)
     how.max_hold = walk_chance(6) ? walk_between(10 * SNIB__MS, 3 * WALK_SECOND) : 0;
     how.patient = walk_chance(2);
     how.options = gate->kind->traits & SNIB__TOKENS && walk_chance(2) ? SNIB_LOCK_FENCED : 0;
+    if (gate->kind->kind == SNIB_WRITE && walk_chance(2)) {
+        how.options |= SNIB_LOCK_PREFER_WRITER;
+    }
+    if (gate->kind->kind == SNIB_MUTEX && walk_chance(4)) { /* as a member of a quorum */
+        how.vote_ms = 30000;
+    }
     if (gate->kind->kind == SNIB__OUTER) {
         how.wait = SNIB__NEVER; /* the carrier ends it */
         how.outer = outer_new();
@@ -175,6 +181,17 @@ static void extend(struct walk_hold *at)
     snib__gate_put(walk.engine, gate);
 }
 
+/* As for a member of a lock of several clients, which comes before any extension. */
+static void fix(struct walk_hold *at)
+{
+    const struct snib__lock_kind *kind = at->hold->gate->kind;
+    if (!kind->renew || at->hold->lease_ms > 0 || at->hold->extended) {
+        return;
+    }
+    walk_trace("%llu gets a fixed lease", (unsigned long long)at->hold->number);
+    snib__hold_fix(walk.engine, at->hold, walk_between(100 * SNIB__MS, 60 * WALK_SECOND), walk.now);
+}
+
 static struct walk_hold *some_hold(void)
 {
     struct walk_hold *at = NULL;
@@ -255,6 +272,8 @@ void call_something(void)
     case 4:
         if (room && at && walk_chance(3)) {
             extend(at);
+        } else if (at && walk_chance(4)) {
+            fix(at);
         }
         break;
     case 5:
