@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "c855f0c180ea2c63"
+#define SNIB_BUILD_ID "f064876aef1286a1"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -30260,7 +30260,9 @@ static void snib__gate_unanswered(struct snib__engine *e, const struct snib__req
         release_unknown(e, request, now);
         return;
     }
-    hold->flags |= SNIB__RESENT;
+    /* and so it is for all that share the question of tenure.c */
+    for (struct snib__hold *each = hold; each; each = hold->passed ? each->next : NULL)
+        each->flags |= SNIB__RESENT;
     hold->flags &= (uint16_t)~SNIB__PROMISED;
     int kind = request->kind;
     if (!hold->op && (gate->kind->traits & SNIB__NO_HOLD)) {

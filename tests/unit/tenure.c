@@ -343,6 +343,31 @@ static void repeated_question_comes_too_late(void **state)
     snib__engine_free(engine);
 }
 
+/* What has been asked for, and has no answer, may have been answered, for each of those that share the question. */
+static void question_without_an_answer_was_sent(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_tenure();
+    struct snib__op *next[3], *given[3];
+    struct snib__hold *hold = held(engine, gate(engine, SNIB_MUTEX, "m"), next, 3);
+    for (int i = 0; i < 3; i++) {
+        given[i] = release(engine, hold);
+        hold = acquired(engine, next[i]);
+    }
+    oldest_script(engine);
+    answer(engine, THERE);
+    ended(engine, given[0], SNIB_OK);
+    assert_true(asks_alone(engine)); /* for two */
+    cut_link(engine);
+    for (int i = 0; i < 6; i++) {
+        now += SECOND;
+        snib__engine_tick(engine, now);
+    }
+    assert_true(given[1]->done && given[1]->code == SNIB_EUNREACHABLE);
+    assert_true(given[2]->done && given[2]->code == SNIB_EUNREACHABLE);
+    snib__engine_free(engine);
+}
+
 /* The server refuses to say: the release ends with that, the question is repeated, and the next one has the lock meanwhile. */
 static void refused_question_is_repeated(void **state)
 {
@@ -564,6 +589,7 @@ int main(void)
         cmocka_unit_test(limit_is_no_release),
         cmocka_unit_test(limit_ends_it_before),
         cmocka_unit_test(repeated_question_comes_too_late),
+        cmocka_unit_test(question_without_an_answer_was_sent),
         cmocka_unit_test(question_without_its_script),
         cmocka_unit_test(refused_question_is_repeated),
         cmocka_unit_test(refusal_is_told_to_all),
