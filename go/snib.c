@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "f064876aef1286a1"
+#define SNIB_BUILD_ID "54c960faee6730e8"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -16022,9 +16022,10 @@ struct snib__link { /* one connection to a node */
     snib__time backoff;
     snib__time used_at; /* a further lane: when it was last used to send */
     uint32_t called;    /* COMMAND: requests in flight that a thread waits for */
+    /* while it is ready: for want of memory an unwanted subscription was not ended, or a WAIT not sent: reconnect */
+    bool soiled;
     /* PUBSUB, while it is ready: */
-    bool soiled; /* it has an unwanted subscription that could not be ended: reconnect */
-    bool asks;   /* a channel may be asked for there */
+    bool asks; /* a channel may be asked for there */
     /* when data last arrived, or a request was sent with none owed; NEVER: just now */
     snib__time heard_at;
     uint32_t owed;    /* replies due: to subscribe and unsubscribe requests, and to a ping */
@@ -24337,7 +24338,8 @@ static int snib__durable_encode(const struct snib__engine *e, struct snib__buf *
 }
 
 /* Ask how many replicas have what was sent, and first how many there are, if that is outdated.  If
- * out of memory, drop the link: what it sent is then in doubt. */
+ * out of memory, drop the link at the next tick, when nobody is in the middle of a reply or of other requests: what it sent is
+ * then in doubt. */
 static void durable_wait(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     struct snib__durable *d = node->durable;
@@ -24349,10 +24351,8 @@ static void durable_wait(struct snib__engine *e, struct snib__node *node, snib__
                                     .number = count ? 0 : durable_need(e, node)};
     if (!count && request.number == 0)
         return;
-    if (snib__link_write(e, link, &request, now) < 0) {
-        snib__link_close(e, link, SNIB_ENOMEM, now);
-        return;
-    }
+    if (snib__link_write(e, link, &request, now) < 0)
+        link->soiled = true;
     d->waiting = true;
     d->need = (uint32_t)request.number;
 }

@@ -191,7 +191,8 @@ int snib__durable_encode(const struct snib__engine *e, struct snib__buf *out,
 }
 
 /* Ask how many replicas have what was sent, and first how many there are, if that is outdated.  If
- * out of memory, drop the link: what it sent is then in doubt. */
+ * out of memory, drop the link at the next tick, when nobody is in the middle of a reply or of other requests: what it sent is
+ * then in doubt. */
 static void durable_wait(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     struct snib__durable *d = node->durable;
@@ -203,10 +204,8 @@ static void durable_wait(struct snib__engine *e, struct snib__node *node, snib__
                                     .number = count ? 0 : durable_need(e, node)};
     if (!count && request.number == 0)
         return;
-    if (snib__link_write(e, link, &request, now) < 0) {
-        snib__link_close(e, link, SNIB_ENOMEM, now);
-        return;
-    }
+    if (snib__link_write(e, link, &request, now) < 0)
+        link->soiled = true;
     d->waiting = true;
     d->need = (uint32_t)request.number;
 }

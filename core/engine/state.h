@@ -220,9 +220,10 @@ struct snib__link { /* one connection to a node */
     snib__time backoff;
     snib__time used_at; /* a further lane: when it was last used to send */
     uint32_t called;    /* COMMAND: requests in flight that a thread waits for */
+    /* while it is ready: for want of memory an unwanted subscription was not ended, or a WAIT not sent: reconnect */
+    bool soiled;
     /* PUBSUB, while it is ready: */
-    bool soiled; /* it has an unwanted subscription that could not be ended: reconnect */
-    bool asks;   /* a channel may be asked for there */
+    bool asks; /* a channel may be asked for there */
     /* when data last arrived, or a request was sent with none owed; NEVER: just now */
     snib__time heard_at;
     uint32_t owed;    /* replies due: to subscribe and unsubscribe requests, and to a ping */

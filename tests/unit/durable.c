@@ -2,6 +2,8 @@
  * decided when. */
 #include "fed.h"
 
+#include "ledger/ledger.h"
+
 #define REPLICAS(n) "role:master\r\nconnected_slaves:" #n "\r\n"
 #define TWO REPLICAS(2)
 
@@ -693,9 +695,50 @@ static void left_without_the_line(void **state)
     }
 }
 
+/* There is room for an acquisition, and no memory for the WAIT behind it.  The line ends for that, but not before the next
+ * tick: what has led to the acquisition may be in the middle of a reply, or of further requests. */
+static void no_memory_for_the_wait(void **state)
+{
+    (void)state;
+    static const char wait[] = "*3\r\n$4\r\nWAIT\r\n$1\r\n2\r\n$4\r\n1000\r\n";
+    struct snib__op *op = begin_durable(2, SNIB_DURABILITY_REFUSE, TWO);
+    struct snib__gate *second = gate(engine, SNIB_MUTEX, "third");
+    struct snib__buf *out = &line->conn.out;
+    grant_line();
+    wait_line(":2\r\n");
+    assert_int_equal(acquired(engine, op)->replicas, 2);
+    const size_t before = out->len;
+    op = acquire(engine, gate(engine, SNIB_MUTEX, "other"), 0);
+    const size_t both = out->len - before;
+    grant_line();
+    wait_line(":2\r\n");
+    assert_int_equal(acquired(engine, op)->replicas, 2);
+    assert_non_null(snib__buf_reserve(out, both));
+    out->cap = out->len + both - strlen(wait) + 22; /* see snib__resp_arg() and _begin() */
+    ledger_refuse(1);
+    op = acquire(engine, second, 0);
+    ledger_refuse(0);
+    assert_int_equal(line->conn.state, SNIB__CONN_READY);
+    assert_int_equal(under_way(SNIB__REQ_ACQUIRE), 1);
+    assert_int_equal(under_way(SNIB__REQ_WAIT), 0);
+    grant_line();
+    assert_false(op->done);
+    snib__engine_tick(engine, now);
+    assert_int_equal(line->conn.state, SNIB__CONN_DOWN);
+    assert_int_equal(snib__engine_take_wish(engine, line), SNIB__WISH_CLOSE);
+    await_line();
+    snib__engine_link_up(engine, line, now);
+    answer_line_own(TWO);
+    grant_line();
+    wait_line(":2\r\n");
+    assert_int_equal(acquired(engine, op)->replicas, 2);
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_memory_for_the_wait),
         cmocka_unit_test(grant_waits_for_replicas),
         cmocka_unit_test(too_few_is_refused_and_given_back),
         cmocka_unit_test(too_few_is_reported),
