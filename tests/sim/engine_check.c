@@ -504,6 +504,7 @@ static const char *check_links(const struct snib__engine *e)
 struct releases {
     const struct snib__hold *of[4096];
     uint32_t n, repeated;
+    uint64_t used; /* of holds that a program has had */
 };
 
 static void note_release(struct releases *all, const struct snib__hold *hold)
@@ -516,6 +517,7 @@ static void note_release(struct releases *all, const struct snib__hold *hold)
     if (all->n < sizeof all->of / sizeof all->of[0])
         all->of[all->n++] = hold;
     all->repeated += hold->repeated;
+    all->used += hold->acquired_at != 0;
 }
 
 static void note_releases(struct releases *all, const struct snib__request *request)
@@ -527,10 +529,23 @@ static void note_releases(struct releases *all, const struct snib__request *requ
         note_release(all, hold);
 }
 
+/* Each hold that a program has had ends once: it is released, lost or dropped, or a release of it has failed. */
+static const char *check_counts(const snib_client_stats_data *stats, uint64_t releasing,
+                                bool closed)
+{
+    uint64_t lost = stats->lost_expired + stats->lost_taken + stats->lost_deleted +
+                    stats->lost_unreachable + stats->lost_max_hold + stats->lost_failover +
+                    stats->lost_closed;
+    uint64_t ended = stats->releases + lost + stats->abandoned;
+    MUST(closed || stats->acquisitions >= ended + stats->held + releasing);
+    return NULL;
+}
+
 static const char *check_releases(const struct snib__engine *e)
 {
     static struct releases all;
     all.n = all.repeated = 0;
+    all.used = 0;
     for (uint32_t i = 0; i < e->paused_n; i++)
         note_releases(&all, &e->paused[i].request);
     for (const struct snib__link *link = e->links; link; link = link->next)
@@ -556,7 +571,7 @@ static const char *check_releases(const struct snib__engine *e)
         }
     MUST(all.n == e->releasing);
     MUST(all.repeated == e->given_flight);
-    return NULL;
+    return check_counts(&e->stats, all.used, e->closed);
 }
 
 const char *engine_flaw(const struct snib__engine *e)
