@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "54c960faee6730e8"
+#define SNIB_BUILD_ID "ca7988fd346b267f"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -30559,6 +30559,8 @@ static int snib__link_write(struct snib__engine *e, struct snib__link *link, str
     struct snib__hold *released = request->kind == SNIB__REQ_RELEASE ? request->subject : NULL;
     if (released && request->script != -1) /* an earlier try had one */
         snib__tenure_again(released);
+    if (request->kind == SNIB__REQ_ACQUIRE && snib__request_op(request))
+        snib__waitq_mark(snib__request_op(request), now);
     size_t size = snib__buf_size(&conn->out);
     uint32_t replies = conn->ring_count;
     int script = send_append(e, conn, request, now);
@@ -31764,7 +31766,6 @@ static void sole_try(struct snib__engine *e, struct snib__hold *hold, snib__time
     hold->phase = SNIB__TRYING;
     hold->op->stage = SNIB__STAGE_TRYING;
     hold->flags &= (uint16_t)~SNIB__AWAKE;
-    snib__waitq_mark(hold->op, now);
     if (gate->waitq) {
         gate->waitq->hint = false;
         if (snib__chan_on(gate->waitq))
@@ -32681,8 +32682,8 @@ static bool wait_marks(const struct snib__waitq *waitq)
     return op != NULL;
 }
 
-/* An operation makes an attempt: for how long that tells the server to keep new readers out, for itself or for those that
- * wait behind it. */
+/* An operation's attempt is sent, perhaps long after it was made or once more: for how long it tells the server to keep new
+ * readers out, for itself or for those that wait behind it. */
 static void snib__waitq_mark(struct snib__op *op, snib__time now)
 {
     if (op->gate->kind->kind != SNIB_WRITE)

@@ -22,7 +22,6 @@ static void sole_try(struct snib__engine *e, struct snib__hold *hold, snib__time
     hold->phase = SNIB__TRYING;
     hold->op->stage = SNIB__STAGE_TRYING;
     hold->flags &= (uint16_t)~SNIB__AWAKE;
-    snib__waitq_mark(hold->op, now);
     if (gate->waitq) {
         gate->waitq->hint = false;
         if (snib__chan_on(gate->waitq))

@@ -207,8 +207,8 @@ static bool wait_marks(const struct snib__waitq *waitq)
     return op != NULL;
 }
 
-/* An operation makes an attempt: for how long that tells the server to keep new readers out, for itself or for those that
- * wait behind it. */
+/* An operation's attempt is sent, perhaps long after it was made or once more: for how long it tells the server to keep new
+ * readers out, for itself or for those that wait behind it. */
 void snib__waitq_mark(struct snib__op *op, snib__time now)
 {
     if (op->gate->kind->kind != SNIB_WRITE)

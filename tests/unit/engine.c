@@ -595,6 +595,28 @@ static void mark_ends_with_the_wait(void **state)
     snib__engine_free(engine);
 }
 
+/* The same of an attempt that had to wait for a connection, or is sent once more. */
+static void mark_counts_from_the_sending(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    int32_t code;
+    const struct snib__acquire how = {.wait = 4 * SECOND, .options = SNIB_LOCK_PREFER_WRITER};
+    const snib__time end = now + 4 * SECOND;
+    snib__engine_acquire(engine, gate(engine, SNIB_WRITE, "w"), &how, now, &code);
+    now += 1200 * SNIB__MS;
+    connect_link(engine);
+    answer_own(engine);
+    assert_int_equal(marks_ms(engine), 2800);
+    cut_link(engine);
+    now += 700 * SNIB__MS;
+    await_connect(engine);
+    connect_link(engine);
+    answer_own(engine);
+    assert_int_equal(marks_ms(engine), (end - now + SNIB__MS - 1) / SNIB__MS);
+    snib__engine_free(engine);
+}
+
 /* Waiters may fill the limit, but they wait for a release: that is never refused, and neither is an extension. */
 static void limit_is_full(void **state)
 {
@@ -695,6 +717,7 @@ int main(void)
         cmocka_unit_test(mark_is_renewed),
         cmocka_unit_test(mark_of_one_behind),
         cmocka_unit_test(mark_ends_with_the_wait),
+        cmocka_unit_test(mark_counts_from_the_sending),
         cmocka_unit_test(endless_lease),
         cmocka_unit_test(next_waiter_wants_less),
     };
