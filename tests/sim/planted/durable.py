@@ -220,4 +220,11 @@ MUTANTS = [
         "if (hold->op && few)",
         "unit_durable",
     ),
+    Mutant(
+        "a WAIT for which there is no memory ends its connection in the middle of what led to it",
+        "engine/durable.c",
+        "< 0) link->soiled = true;",
+        "< 0) { snib__link_close(e, link, SNIB_ENOMEM, now); return; }",
+        "unit_durable no_memory_for_the_wait",
+    ),
 ]

@@ -38,7 +38,7 @@ MUTANTS = [
     Mutant(
         "an extension outlives its hold",
         "engine/hold.c",
-        "if (e->extending > 0)",
+        "if (e->extending > 0 && hold->extended)",
         "if (false)",
     ),
     Mutant(

@@ -578,4 +578,11 @@ MUTANTS = [
         "",
         "unit_cluster map_that_lags",
     ),
+    Mutant(
+        "a question has no patience with a node that is new",
+        "engine/node.c",
+        "node->down_since = now; node_arm_ops(e, node);",
+        "node->down_since = now;",
+        "unit_cluster question_has_patience",
+    ),
 ]

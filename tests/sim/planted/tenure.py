@@ -167,4 +167,11 @@ MUTANTS = [
         "hold->op->link = hold->gate->unanswered > 0 ? NULL : hold->gate->lane;",
         "sim_driver",
     ),
+    Mutant(
+        "of releases that share a question only one may have been answered",
+        "engine/release.c",
+        "for (struct snib__hold *each = hold; each; each = hold->passed ? each->next : NULL) each->flags |= SNIB__RESENT;",
+        "hold->flags |= SNIB__RESENT;",
+        "unit_tenure question_without_an",
+    ),
 ]

@@ -786,4 +786,11 @@ MUTANTS = [
         "? op->hold->number > other->hold->number",
         "unit_hold",
     ),
+    Mutant(
+        "a preferred writer's mark counts from its first attempt",
+        "engine/send.c",
+        "if (request->kind == SNIB__REQ_ACQUIRE && snib__request_op(request))",
+        "if (request->kind == SNIB__REQ_ACQUIRE && snib__request_op(request) && !snib__request_op(request)->mark.ms)",
+        "unit_engine mark_counts_from",
+    ),
 ]
