@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "ca7988fd346b267f"
+#define SNIB_BUILD_ID "6b58dfd95321c6e2"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -16640,6 +16640,7 @@ static void snib__extend_answer(struct snib__engine *e, struct snib__op *op, sni
                          const struct snib__value *reply, uint32_t n, snib__time now);
 static int32_t snib__extend_overdue(struct snib__engine *e, struct snib__op *op, snib__time now);
 static void snib__extend_unsure(struct snib__op *op); /* any operation */
+static bool snib__extend_is_undone(const struct snib__hold *hold);
 /* End the operations of a hold that was lost just now. */
 static void snib__extend_lost(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
 
@@ -25183,7 +25184,7 @@ static snib__time snib__extend_sent_at(const struct snib__op *op)
 
 /* A request that shortens the lease, to that of a lock of several clients or to what a clock kept too long, may arrive at any
  * time, because the connection that it was left on could not be ended. */
-static bool extend_is_undone(const struct snib__hold *hold)
+static bool snib__extend_is_undone(const struct snib__hold *hold)
 {
     return hold->acquired_at <= hold->gate->node->shortens_at;
 }
@@ -25205,7 +25206,7 @@ static void snib__extend_answer(struct snib__engine *e, struct snib__op *op, sni
     bool held = extend_held(e, op, now), array = reply->type == SNIB__RESP_ARRAY;
     if (op->done)
         return;
-    if (held && array && n == 1 && extend_is_undone(hold)) {
+    if (held && array && n == 1 && snib__extend_is_undone(hold)) {
         extend_refuse(e, op);
     } else if (held && array && n == 1) {
         op->asked->sent_at = sent_at;
@@ -32083,13 +32084,14 @@ static bool tenure_plain(const struct snib__hold *hold)
            !(hold->flags & (SNIB__RESENT | SNIB__ABANDONED));
 }
 
+/* What shortens the lease of its number, and is astray, would be taken for older than what follows it. */
 static bool tenure_can_pass(const struct snib__engine *e, const struct snib__hold *hold,
                             snib__time now)
 {
     const struct snib__waitq *waitq = hold->gate->waitq;
     return e->config.tenure && (hold->gate->kind->traits & SNIB__TENURE) && waitq && waitq->head &&
            hold->phase == SNIB__HELD && tenure_plain(hold) && tenure_plain(waitq->head->hold) &&
-           snib__hold_state(e, hold, now) == SNIB_HOLD_VALID;
+           !snib__extend_is_undone(hold) && snib__hold_state(e, hold, now) == SNIB_HOLD_VALID;
 }
 
 /* A thread that waits for the end of the release reads where the answer comes. */

@@ -169,7 +169,7 @@ snib__time snib__extend_sent_at(const struct snib__op *op)
 
 /* A request that shortens the lease, to that of a lock of several clients or to what a clock kept too long, may arrive at any
  * time, because the connection that it was left on could not be ended. */
-static bool extend_is_undone(const struct snib__hold *hold)
+bool snib__extend_is_undone(const struct snib__hold *hold)
 {
     return hold->acquired_at <= hold->gate->node->shortens_at;
 }
@@ -191,7 +191,7 @@ void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time
     bool held = extend_held(e, op, now), array = reply->type == SNIB__RESP_ARRAY;
     if (op->done)
         return;
-    if (held && array && n == 1 && extend_is_undone(hold)) {
+    if (held && array && n == 1 && snib__extend_is_undone(hold)) {
         extend_refuse(e, op);
     } else if (held && array && n == 1) {
         op->asked->sent_at = sent_at;

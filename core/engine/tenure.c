@@ -27,13 +27,14 @@ static bool tenure_plain(const struct snib__hold *hold)
            !(hold->flags & (SNIB__RESENT | SNIB__ABANDONED));
 }
 
+/* What shortens the lease of its number, and is astray, would be taken for older than what follows it. */
 static bool tenure_can_pass(const struct snib__engine *e, const struct snib__hold *hold,
                             snib__time now)
 {
     const struct snib__waitq *waitq = hold->gate->waitq;
     return e->config.tenure && (hold->gate->kind->traits & SNIB__TENURE) && waitq && waitq->head &&
            hold->phase == SNIB__HELD && tenure_plain(hold) && tenure_plain(waitq->head->hold) &&
-           snib__hold_state(e, hold, now) == SNIB_HOLD_VALID;
+           !snib__extend_is_undone(hold) && snib__hold_state(e, hold, now) == SNIB_HOLD_VALID;
 }
 
 /* A thread that waits for the end of the release reads where the answer comes. */

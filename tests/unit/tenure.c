@@ -518,7 +518,7 @@ static void other_holds_by_command(void **state)
 static void doubts_by_command(void **state)
 {
     (void)state;
-    enum { EXTENDED, INHERITED, MOVED_CLOCK, OFF, DOUBTS };
+    enum { EXTENDED, INHERITED, MOVED_CLOCK, ASTRAY, OFF, DOUBTS };
     for (int doubt = 0; doubt < DOUBTS; doubt++) {
         struct snib__engine *engine = begin_tenure();
         struct snib__op *next;
@@ -537,6 +537,8 @@ static void doubts_by_command(void **state)
             hold->flags |= SNIB__INHERITED;
         } else if (doubt == MOVED_CLOCK) {
             engine->home->moved_at = now;
+        } else if (doubt == ASTRAY) { /* something that shortens its lease may still arrive */
+            engine->home->shortens_at = now;
         } else {
             engine->config.tenure = false;
         }

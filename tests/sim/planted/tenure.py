@@ -174,4 +174,11 @@ MUTANTS = [
         "hold->flags |= SNIB__RESENT;",
         "unit_tenure question_without_an",
     ),
+    Mutant(
+        "a number whose lease a request astray may shorten goes on to another hold, which may be extended",
+        "engine/tenure.c",
+        "!snib__extend_is_undone(hold) &&",
+        "",
+        "unit_tenure doubts_by_command",
+    ),
 ]
