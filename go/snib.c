@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "6b58dfd95321c6e2"
+#define SNIB_BUILD_ID "23e29e2602f4bc0f"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -17169,6 +17169,7 @@ static const struct snib__script_text {
      "end\n"
      "local left = redis.call('pttl', KEYS[1])\n"
      "if left ~= -2 and redis.call('hexists', KEYS[1], owner) == 1 then\n"
+     "    redis.pcall('hdel', KEYS[1], '')\n"
      "    local uncounted = (redis.call('get', KEYS[5]) or '0') == '0'\n"
      "    local refused = take(left)\n"
      "    if not refused then\n"
@@ -17242,7 +17243,7 @@ static const struct snib__script_text {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     10340, "77e39e6b1a1b7c4802294f5409f7c5df7c2e09ff"},
+     10377, "d3203ee8c18cee1ba75803a2de44b92f83b8ee3c"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -19289,6 +19290,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "local left = redis.call('pttl', KEYS[1])\n"
      "if left ~= -2 and redis.call('hexists', KEYS[1], owner) == 1 then\n"
+     "    redis.pcall('hdel', KEYS[1], '')\n"
      "    local uncounted = (redis.call('get', KEYS[5]) or '0') == '0'\n"
      "    local refused = take(left)\n"
      "    if not refused then\n"
@@ -19362,7 +19364,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     10348, "5246386005bcb08622b69addcb9d05ec636a4335"},
+     10385, "7c93f20ccf33156ceb8271c657a2cf0fb039ff0e"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -20784,6 +20786,7 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local left = redis.call('pttl', KEYS[1])\n"
      "if left ~= -2 and redis.call('hexists', KEYS[1], owner) == 1 then\n"
+     "    redis.pcall('hdel', KEYS[1], '')\n"
      "    local uncounted = (redis.call('get', KEYS[5]) or '0') == '0'\n"
      "    local refused = take(left)\n"
      "    if not refused then\n"
@@ -20857,7 +20860,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     10640, "65111a3d7b17629411338207a10e2d2c64359a41"},
+     10677, "7316e852fd94790faa4d0ce3154fb2ea1794e3a5"},
     {"fair_force",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"

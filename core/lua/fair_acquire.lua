@@ -75,7 +75,9 @@ end
 local left = redis.call('pttl', KEYS[1])
 if left ~= -2 and redis.call('hexists', KEYS[1], owner) == 1 then
     -- An earlier try worked, or a release has granted the lock; confirm it with the full lease.
-    -- A counter deleted in the meantime starts again.
+    -- A counter deleted in the meantime starts again.  The first write changes nothing and is never refused; after it, a
+    -- server out of memory accepts the others.
+    redis.pcall('hdel', KEYS[1], '')
     local uncounted = (redis.call('get', KEYS[5]) or '0') == '0'
     local refused = take(left)
     if not refused then

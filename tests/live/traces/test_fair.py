@@ -276,6 +276,9 @@ def test_out_of_memory(run: Scripts) -> None:
     assert release(run, A)[0] == 1
     granted(run, B, 0)
     assert run("fair_renew", ["k", QUEUE, PLACES], 40000, B) == []
+    run.redis.pexpire("k", FIRST)
+    assert acquire(run, B) == "0", "confirmed by asking, as with a lease of its own"
+    run.near("k", 30000)
     run.redis.delete("k")
     assert acquire(run, D) == "0"
     assert release(run, D)[0] == 1
