@@ -192,6 +192,13 @@ static void look_at_topology(struct doctor *doctor)
 
 /* ---- the server ------------------------------------------------------------------------------ */
 
+/* Whether the server is a Redis, or what passes for one, of an earlier major version. */
+static bool is_before(const struct doctor *doctor, int version)
+{
+    const char *redis = info(doctor, "redis_version");
+    return *redis && !*info(doctor, "valkey_version") && atoi(redis) < version;
+}
+
 static void look_at_server(struct doctor *doctor)
 {
     const char *valkey = info(doctor, "valkey_version");
@@ -202,15 +209,33 @@ static void look_at_server(struct doctor *doctor)
         mode = info(doctor, "server_mode");
     snprintf(text, sizeof text, "%s %s, %s", *valkey ? "Valkey" : "Redis", *version ? version : "?",
              *mode ? mode : "?");
-    bool old = *version && !*valkey && atoi(version) < 6;
+    bool old = is_before(doctor, 6);
     found(doctor, old ? BROKEN : FINE, "server", text,
           old ? "Redis 6.0 or newer, or Valkey, is needed" : "");
+}
+
+/* Redis applies the setting to scripts, which take all locks, since version 7.0. */
+static void look_at_min_replicas(struct doctor *doctor)
+{
+    char least[64];
+    bool told = setting(doctor, SNIB_SERVER_MIN_REPLICAS, least, sizeof least);
+    bool none = told && strcmp(least, "0") == 0, exempt = is_before(doctor, 7);
+    found(doctor,
+          none || exempt ? WARNING
+          : told         ? FINE
+                         : NOTE,
+          "min-replicas", least,
+          exempt ? "before Redis 7.0 scripts, and so locks, are exempt from it, and an isolated "
+                   "master keeps granting them: update the server, or use durability=1"
+          : none ? "an isolated master keeps granting locks: set min-replicas-to-write 1 and "
+                   "min-replicas-max-lag 2"
+                 : "");
 }
 
 static void look_at_role(struct doctor *doctor)
 {
     const char *role = info(doctor, "role"), *replicas = info(doctor, "connected_slaves");
-    char text[128], least[64];
+    char text[128];
     snprintf(text, sizeof text, "%s, %s replica%s", *role ? role : "unknown",
              *replicas ? replicas : "?", strcmp(replicas, "1") == 0 ? "" : "s");
     if (strcmp(role, "slave") == 0)
@@ -218,18 +243,8 @@ static void look_at_role(struct doctor *doctor)
     else
         found(doctor, *role ? FINE : NOTE, "role", text,
               *role ? "" : "allow this user +info: a replica is recognised only by its refusals");
-    if (atoi(replicas) == 0)
-        return;
-    bool told = setting(doctor, SNIB_SERVER_MIN_REPLICAS, least, sizeof least);
-    bool none = told && strcmp(least, "0") == 0;
-    found(doctor,
-          none   ? WARNING
-          : told ? FINE
-                 : NOTE,
-          "min-replicas", least,
-          none ? "an isolated master keeps granting locks: set min-replicas-to-write 1 and "
-                 "min-replicas-max-lag 2"
-               : "");
+    if (atoi(replicas) > 0)
+        look_at_min_replicas(doctor);
 }
 
 static void look_at_memory(struct doctor *doctor)

@@ -73,6 +73,11 @@ def reticent(data):
     return data.replace(b"maxmemory_policy:", b"something_other_:").replace(b"aof_enabled:", b"another_one:")
 
 
+def former(data):
+    """It is a Redis 6."""
+    return re.sub(rb"redis_version:\d\.", b"redis_version:6.", data).replace(b"valkey_version:", b"another_version")
+
+
 class Acl(CommandCase):
     def rules(self, *words, env=None):
         done = self.snib("acl", *words, env=env)
@@ -389,6 +394,11 @@ class Doctor(CommandCase):
                 found = self.findings(env={"SNIB_URL": master.url + PATIENT})["min-replicas"]
                 self.assertEqual((verdict, least), (found["verdict"], found["value"]))
                 self.assertIn(advice, found.get("advice", ""))
+                old = Edited(master.path, former)  # where scripts are exempt from the setting, whatever it is
+                self.addCleanup(old.stop)
+                found = self.findings(env={"SNIB_URL": f"redis://127.0.0.1:{old.port}{PATIENT}"})["min-replicas"]
+                self.assertEqual(("warning", least), (found["verdict"], found["value"]))
+                self.assertIn("exempt", found["advice"])
             master("CONFIG", "SET", "min-replicas-to-write", "0")
             master("ACL", "SETUSER", "locker", "reset", "on", ">secret", "~*", "&*", "+@all", "-wait")
             found = self.findings(env={"SNIB_URL": f"unix://locker:secret@{master.path}{PATIENT}"})["durability"]
