@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "23e29e2602f4bc0f"
+#define SNIB_BUILD_ID "cdc39c7eba5290bb"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -16433,6 +16433,7 @@ static void snib__gate_forget_hold(struct snib__engine *e, struct snib__hold *ho
 static void snib__gate_end_op(struct snib__engine *e, struct snib__op *op, int32_t code);
 static bool snib__gate_joins(struct snib__engine *e, struct snib__op *op, snib__time now);
 static int32_t snib__gate_meets(struct snib__engine *e, struct snib__op *op, snib__time now);
+static bool snib__gate_reads_on(const struct snib__engine *e, const struct snib__hold *hold);
 static bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t token,
                       snib__time sent_at, snib__time now);
 static void snib__gate_undo(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
@@ -25553,6 +25554,18 @@ static struct snib__gate *gate_opposite(const struct snib__engine *e, const stru
                : NULL;
 }
 
+/* Whether this is a write hold whose number a read of its owner has: both sides are one key with one lease at the server, so
+ * what keeps the read keeps the write side, too. */
+static bool snib__gate_reads_on(const struct snib__engine *e, const struct snib__hold *hold)
+{
+    bool writes = hold->gate->kind->kind == SNIB_WRITE;
+    const struct snib__gate *reads = writes ? gate_opposite(e, hold->gate) : NULL;
+    const struct snib__hold *peer = reads ? reads->peers : NULL;
+    while (peer && (peer->number != hold->number || peer->phase == SNIB__NEW))
+        peer = peer->peer_next;
+    return peer != NULL;
+}
+
 /* The number of the owner's write hold, reused for its read hold so that the server sees them as
  * one; 0: a new number.  A reader that asks for the write lock would wait for itself: *out_code. */
 static uint64_t gate_other_side(struct snib__engine *e, const struct snib__gate *gate,
@@ -26331,6 +26344,8 @@ static void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int
         snib__outer_tell(e, hold);
     if (snib__hold_gone(hold))
         snib__given_lost(e, hold, now);
+    else if (snib__gate_reads_on(e, hold)) /* otherwise its end would end it at the server, too */
+        snib__gate_release_lost(e, hold, now);
     if (e->extending > 0 && hold->extended) /* all operations are looked through */
         snib__extend_lost(e, hold, now);
     e->stats.held--;

@@ -315,6 +315,18 @@ static struct snib__gate *gate_opposite(const struct snib__engine *e, const stru
                : NULL;
 }
 
+/* Whether this is a write hold whose number a read of its owner has: both sides are one key with one lease at the server, so
+ * what keeps the read keeps the write side, too. */
+bool snib__gate_reads_on(const struct snib__engine *e, const struct snib__hold *hold)
+{
+    bool writes = hold->gate->kind->kind == SNIB_WRITE;
+    const struct snib__gate *reads = writes ? gate_opposite(e, hold->gate) : NULL;
+    const struct snib__hold *peer = reads ? reads->peers : NULL;
+    while (peer && (peer->number != hold->number || peer->phase == SNIB__NEW))
+        peer = peer->peer_next;
+    return peer != NULL;
+}
+
 /* The number of the owner's write hold, reused for its read hold so that the server sees them as
  * one; 0: a new number.  A reader that asks for the write lock would wait for itself: *out_code. */
 static uint64_t gate_other_side(struct snib__engine *e, const struct snib__gate *gate,

@@ -215,6 +215,8 @@ void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason
         snib__outer_tell(e, hold);
     if (snib__hold_gone(hold))
         snib__given_lost(e, hold, now);
+    else if (snib__gate_reads_on(e, hold)) /* otherwise its end would end it at the server, too */
+        snib__gate_release_lost(e, hold, now);
     if (e->extending > 0 && hold->extended) /* all operations are looked through */
         snib__extend_lost(e, hold, now);
     e->stats.held--;

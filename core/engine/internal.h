@@ -278,6 +278,7 @@ void snib__gate_forget_hold(struct snib__engine *e, struct snib__hold *hold);
 void snib__gate_end_op(struct snib__engine *e, struct snib__op *op, int32_t code);
 bool snib__gate_joins(struct snib__engine *e, struct snib__op *op, snib__time now);
 int32_t snib__gate_meets(struct snib__engine *e, struct snib__op *op, snib__time now);
+bool snib__gate_reads_on(const struct snib__engine *e, const struct snib__hold *hold);
 bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t token,
                       snib__time sent_at, snib__time now);
 void snib__gate_undo(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,

@@ -806,6 +806,40 @@ static void lent_lease_is_not_corrected(void **state)
     snib__engine_free(engine);
 }
 
+/* A write hold whose time is over ends at the server, too, although its owner's read keeps the key that both are in: other
+ * readers would wait for as long as that reads.  A later release finds that done. */
+static void write_ends_under_a_read(void **state)
+{
+    (void)state;
+    static const struct snib__acquire reads = {.owner = 7, .wait = SNIB__NEVER},
+                                      writes[] = {
+                                          {.owner = 7, .wait = SNIB__NEVER, .lease = 5 * SECOND},
+                                          {.owner = 7,
+                                           .wait = SNIB__NEVER,
+                                           .max_hold = 5 * SECOND}};
+    for (int i = 0; i < 4; i++) {
+        struct snib__engine *engine = begin();
+        int32_t code;
+        struct snib__hold *write = granted(engine, gate(engine, SNIB_WRITE, "rw"), &writes[i / 2]);
+        struct snib__hold *read =
+            i % 2 ? granted(engine, gate(engine, SNIB_READ, "rw"), &reads) : NULL;
+        now += 5 * SECOND;
+        snib__engine_tick(engine, now);
+        assert_int_equal(snib__hold_state(engine, write, now), SNIB_HOLD_LOST);
+        answer_own(engine);
+        assert_int_equal(on_the_way(engine), read != NULL);
+        if (read) {
+            assert_int_equal(oldest_script(engine), SNIB__SCRIPT_WRITE_RELEASE);
+            answer(engine, ":1\r\n");
+            assert_int_equal(snib__hold_state(engine, read, now), SNIB_HOLD_VALID);
+        }
+        assert_null(snib__engine_release(engine, write, now, &code));
+        assert_int_equal(code, SNIB_LOST);
+        assert_int_equal(on_the_way(engine), read == NULL);
+        snib__engine_free(engine);
+    }
+}
+
 /* Two operations of one owner wait for a lock on several servers: when one of them has it, the other has it, too, and its
  * carrier lets go of what it has.  It would wait for itself. */
 static void carried_twice_for_one_owner(void **state)
@@ -897,6 +931,7 @@ int main(void)
         cmocka_unit_test(logged_member_that_is_let_go),
         cmocka_unit_test(stopped_for_a_lease),
         cmocka_unit_test(lent_lease_is_not_corrected),
+        cmocka_unit_test(write_ends_under_a_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
