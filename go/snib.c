@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "cdc39c7eba5290bb"
+#define SNIB_BUILD_ID "3640899111c97043"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -18230,9 +18230,11 @@ static const struct snib__script_text {
      "local life = redis.call('pttl', KEYS[1])\n"
      "if life > 0 then\n"
      "    redis.call('pexpire', KEYS[2], whole(life))\n"
+     "elseif life == -1 and redis.call('pttl', KEYS[2]) > 0 then\n"
+     "    redis.pcall('persist', KEYS[2])\n"
      "end\n"
      "return done(nil)\n",
-     2136, "73b1054e669a4a9a2a4b1c825ea03178d649a9a0"},
+     2231, "3c9bed3b7342a21e235a2edca36c51dcde5384d9"},
     {"permits_count",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -20010,9 +20012,11 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local life = redis.call('pttl', KEYS[1])\n"
      "if life > 0 then\n"
      "    redis.call('pexpire', KEYS[2], whole(life))\n"
+     "elseif life == -1 and redis.call('pttl', KEYS[2]) > 0 then\n"
+     "    redis.pcall('persist', KEYS[2])\n"
      "end\n"
      "return done(nil)\n",
-     2137, "5c5ca24bbdb911738cf6bbe6b534dc60098b0082"},
+     2232, "1eaed6438441ee99f4352e08f2dfd827db44bcb5"},
     {"permits_count",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -21602,9 +21606,11 @@ static const struct snib__script_text snib__script_both[] = {
      "local life = redis.call('pttl', KEYS[1])\n"
      "if life > 0 then\n"
      "    redis.call('pexpire', KEYS[2], whole(life))\n"
+     "elseif life == -1 and redis.call('pttl', KEYS[2]) > 0 then\n"
+     "    redis.pcall('persist', KEYS[2])\n"
      "end\n"
      "return done(nil)\n",
-     2459, "563ee5c1c87b71746b4e732e6ea553798e4d109c"},
+     2554, "fd9f7dcf42c2528795fffa55864f84b2d0374589"},
     {"permits_count",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"

@@ -33,7 +33,7 @@ static const struct needs {
      "exists get set del incr hset hget hdel hexists hgetall hkeys hlen hrandfield pexpire pttl"},
     {SNIB_PLAIN, "#", "snib_plain_channel:@", "exists get set del hdel pexpire pttl"},
     {SNIB_PERMITS, "# @", "redisson_sc:@",
-     "exists get del incrby decrby pexpire pttl zadd zrem zscore zcard zcount zrange "
+     "exists get del incrby decrby pexpire pttl persist zadd zrem zscore zcard zcount zrange "
      "zrangebyscore"},
     {SNIB_SEMAPHORE, "#", "redisson_sc:@", "get del incrby decrby hdel"},
     {SNIB_LATCH, "# redisson_countdownlatch__channel__{@",

@@ -64,8 +64,12 @@ if not mine then
     end
     value = left
 end
+-- Both keys end together, or neither does: Redisson's addPermits() takes away the number's TTL alone.  A user who may not
+-- do the same here has the permits all the same.
 local life = redis.call('pttl', KEYS[1])
 if life > 0 then
     redis.call('pexpire', KEYS[2], whole(life))
+elseif life == -1 and redis.call('pttl', KEYS[2]) > 0 then
+    redis.pcall('persist', KEYS[2])
 end
 return done(nil)
