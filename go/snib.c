@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "3640899111c97043"
+#define SNIB_BUILD_ID "5b30c7101187abaa"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -17689,7 +17689,7 @@ static const struct snib__script_text {
      "    if redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) then\n"
      "        redis.call('pexpire', KEYS[1], ARGV[3])\n"
      "    end\n"
-     "    return { redis.call('get', KEYS[2]) or '0' }\n"
+     "    return { redis.call('get', KEYS[2]) or tostring(redis.call('incr', KEYS[2])) }\n"
      "end\n"
      "redis.call('pexpire', KEYS[1], ARGV[3])\n"
      "local counted = redis.pcall('incr', KEYS[2])\n"
@@ -17701,7 +17701,7 @@ static const struct snib__script_text {
      "redis.call('hset', KEYS[1], ARGV[2], 1)\n"
      "redis.call('hdel', KEYS[1], ARGV[1])\n"
      "return { redis.call('get', KEYS[2]) }\n",
-     652, "26f6ee25ddc5005e1a800562b11046025bc88be2"},
+     686, "348eda46243bdfd14d5d2072008cac3d4644b6d7"},
     {"latch_acquire",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -18894,7 +18894,7 @@ static const struct snib__script_text {
      "    if redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) then\n"
      "        redis.call('pexpire', KEYS[1], ARGV[3])\n"
      "    end\n"
-     "    return KEYS[2] and { redis.call('get', KEYS[2]) or '0' } or 1\n"
+     "    return KEYS[2] and { redis.call('get', KEYS[2]) or tostring(redis.call('incr', KEYS[2])) } or 1\n"
      "end\n"
      "local reads = redis.call('hlen', KEYS[1]) > 1\n"
      "local counted = not reads and KEYS[2] and redis.pcall('incr', KEYS[2]) or 1\n"
@@ -18915,7 +18915,7 @@ static const struct snib__script_text {
      "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "end\n"
      "return KEYS[2] and { redis.call('get', KEYS[2]) } or 1\n",
-     1088, "a30f1bf3dc110c2ad8b748c4c5ff3f780e28b586"},
+     1122, "dde1016c6eeec0355222bf4827fbac811a0a46f7"},
 };
 
 static const struct snib__script_text snib__script_sharded[] = {
@@ -19746,7 +19746,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    if redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) then\n"
      "        redis.call('pexpire', KEYS[1], ARGV[3])\n"
      "    end\n"
-     "    return { redis.call('get', KEYS[2]) or '0' }\n"
+     "    return { redis.call('get', KEYS[2]) or tostring(redis.call('incr', KEYS[2])) }\n"
      "end\n"
      "redis.call('pexpire', KEYS[1], ARGV[3])\n"
      "local counted = redis.pcall('incr', KEYS[2])\n"
@@ -19758,7 +19758,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.call('hset', KEYS[1], ARGV[2], 1)\n"
      "redis.call('hdel', KEYS[1], ARGV[1])\n"
      "return { redis.call('get', KEYS[2]) }\n",
-     653, "f45c8fe6f4ce7e35ea576a6c29562938b731e5b0"},
+     687, "9747f432d7d7f77145f62e7cd514a0c21f7db7c9"},
     {"latch_acquire", 0, 0, ""},
     {"latch_count",
      "local function whole(number)\n"
@@ -20376,7 +20376,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    if redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) then\n"
      "        redis.call('pexpire', KEYS[1], ARGV[3])\n"
      "    end\n"
-     "    return KEYS[2] and { redis.call('get', KEYS[2]) or '0' } or 1\n"
+     "    return KEYS[2] and { redis.call('get', KEYS[2]) or tostring(redis.call('incr', KEYS[2])) } or 1\n"
      "end\n"
      "local reads = redis.call('hlen', KEYS[1]) > 1\n"
      "local counted = not reads and KEYS[2] and redis.pcall('incr', KEYS[2]) or 1\n"
@@ -20397,7 +20397,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "end\n"
      "return KEYS[2] and { redis.call('get', KEYS[2]) } or 1\n",
-     1090, "1f6cdae51af254c49f1d448c646618d0b0a2ace6"},
+     1124, "20b626041dea9463122e0fa85fb13ed0297a3654"},
 };
 
 static const struct snib__script_text snib__script_both[] = {
@@ -21268,7 +21268,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    if redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) then\n"
      "        redis.call('pexpire', KEYS[1], ARGV[3])\n"
      "    end\n"
-     "    return { redis.call('get', KEYS[2]) or '0' }\n"
+     "    return { redis.call('get', KEYS[2]) or tostring(redis.call('incr', KEYS[2])) }\n"
      "end\n"
      "redis.call('pexpire', KEYS[1], ARGV[3])\n"
      "local counted = redis.pcall('incr', KEYS[2])\n"
@@ -21280,7 +21280,7 @@ static const struct snib__script_text snib__script_both[] = {
      "redis.call('hset', KEYS[1], ARGV[2], 1)\n"
      "redis.call('hdel', KEYS[1], ARGV[1])\n"
      "return { redis.call('get', KEYS[2]) }\n",
-     975, "c01c0d0361765d1240da92eabe334e446f555134"},
+     1009, "5f7fc6432314fa3120a08117f0ce26fb9cd23ea4"},
     {"latch_acquire", 0, 0, ""},
     {"latch_count",
      "local function announce(channel, text)\n"
@@ -22098,7 +22098,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    if redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) then\n"
      "        redis.call('pexpire', KEYS[1], ARGV[3])\n"
      "    end\n"
-     "    return KEYS[2] and { redis.call('get', KEYS[2]) or '0' } or 1\n"
+     "    return KEYS[2] and { redis.call('get', KEYS[2]) or tostring(redis.call('incr', KEYS[2])) } or 1\n"
      "end\n"
      "local reads = redis.call('hlen', KEYS[1]) > 1\n"
      "local counted = not reads and KEYS[2] and redis.pcall('incr', KEYS[2]) or 1\n"
@@ -22119,7 +22119,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "end\n"
      "return KEYS[2] and { redis.call('get', KEYS[2]) } or 1\n",
-     1397, "2c1c411fe7af3ca4a66d9447ddf63a5a6adba555"},
+     1431, "2b8d742b1d145d0a7065b1f6d129485316d701a8"},
 };
 
 #endif

@@ -11,7 +11,8 @@ if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
     if redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) then
         redis.call('pexpire', KEYS[1], ARGV[3])
     end
-    return { redis.call('get', KEYS[2]) or '0' }
+    -- A counter deleted in the meantime starts again.
+    return { redis.call('get', KEYS[2]) or tostring(redis.call('incr', KEYS[2])) }
 end
 -- In this order: see mutex_transfer.
 redis.call('pexpire', KEYS[1], ARGV[3])

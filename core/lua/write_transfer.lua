@@ -13,7 +13,8 @@ if redis.call('hdel', KEYS[1], ARGV[1] .. ':write') == 0 then
     if redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) then
         redis.call('pexpire', KEYS[1], ARGV[3])
     end
-    return KEYS[2] and { redis.call('get', KEYS[2]) or '0' } or 1
+    -- A counter deleted in the meantime starts again.
+    return KEYS[2] and { redis.call('get', KEYS[2]) or tostring(redis.call('incr', KEYS[2])) } or 1
 end
 local reads = redis.call('hlen', KEYS[1]) > 1
 local counted = not reads and KEYS[2] and redis.pcall('incr', KEYS[2]) or 1

@@ -56,6 +56,9 @@ def test_fenced(run: Scripts) -> None:
     assert run("fenced_transfer", keys, A, B, 15000, MUTEX) == ["2"]
     assert run("fenced_transfer", keys, A, B, 20000, MUTEX) == ["2"], "a repeat"
     assert run("fenced_transfer", keys, A, C, 20000, MUTEX) == 0
+    run.redis.delete(TOKEN)
+    assert run("fenced_transfer", keys, A, B, 20000, MUTEX) == ["1"], "a token, whatever happens"
+    run.redis.set(TOKEN, 2)
     run.near("k", 20000)
     assert run("mutex_info", keys, MUTEX)[1:] == [B, 1, 0, "2"]
     assert run("mutex_release", "k", B, MUTEX) == TOLD

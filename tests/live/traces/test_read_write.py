@@ -248,6 +248,9 @@ def test_write_fenced(run: Scripts) -> None:
     near(run("write_acquire", keys, B, 30000, 0), 30000)
     assert run("write_transfer", ["k", TOKEN], A, B, 30000, RW) == ["2"]
     assert run("write_transfer", ["k", TOKEN], A, B, 30000, RW) == ["2"], "a repeat"
+    run.redis.delete(TOKEN)
+    assert run("write_transfer", ["k", TOKEN], A, B, 30000, RW) == ["1"], "a token, whatever happens"
+    run.redis.set(TOKEN, 2)
     assert run("write_info", ["k", TOKEN], RW)[1:] == [B, 1, 0, "2"]
     run.redis.set(TOKEN, 2**53)
     assert run("write_transfer", ["k", TOKEN], B, A, 30000, RW) == [str(2**53 + 1)], "exact"
