@@ -196,12 +196,14 @@ void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib
 }
 
 /* Nothing was left of a lost hold at the server that told of the loss.  Of a lost multi lock only one member is
- * known to be gone. */
+ * known to be gone, and of several permits only one. */
 bool snib__hold_gone(const struct snib__hold *hold)
 {
+    int32_t kind = hold->gate->kind->kind;
+    bool several = kind == SNIB__MULTI || (kind == SNIB_PERMITS && hold->permits > 1);
     return (hold->reason == SNIB_REASON_TAKEN || hold->reason == SNIB_REASON_DELETED ||
             hold->reason == SNIB_REASON_FAILOVER) &&
-           hold->gate->kind->kind != SNIB__MULTI;
+           !several;
 }
 
 void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason, snib__time now)

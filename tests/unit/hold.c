@@ -840,6 +840,31 @@ static void write_ends_under_a_read(void **state)
     }
 }
 
+/* Of several permits one may be gone, released by its id: the others are given back when the program is done with them.
+ * Of a single one nothing is left. */
+static void one_of_several_permits_is_gone(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= 2; n++) {
+        const struct snib__acquire how = {.wait = SNIB__NEVER, .permits = n};
+        struct snib__engine *engine = begin();
+        struct snib__hold *hold = granted(engine, gate(engine, SNIB_PERMITS, "p"), &how);
+        now += 10 * SECOND;
+        snib__engine_tick(engine, now);
+        while (oldest_script(engine) != SNIB__SCRIPT_PERMITS_RENEW)
+            answer(engine, "+OK\r\n");
+        answer(engine, "*2\r\n:1\r\n:1\r\n");
+        assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_LOST);
+        answer_own(engine);
+        assert_int_equal(on_the_way(engine), 0);
+        snib__hold_drop(engine, hold, now);
+        assert_int_equal(on_the_way(engine), n > 1);
+        if (n > 1)
+            assert_int_equal(oldest_script(engine), SNIB__SCRIPT_PERMITS_RELEASE);
+        snib__engine_free(engine);
+    }
+}
+
 /* Two operations of one owner wait for a lock on several servers: when one of them has it, the other has it, too, and its
  * carrier lets go of what it has.  It would wait for itself. */
 static void carried_twice_for_one_owner(void **state)
@@ -932,6 +957,7 @@ int main(void)
         cmocka_unit_test(stopped_for_a_lease),
         cmocka_unit_test(lent_lease_is_not_corrected),
         cmocka_unit_test(write_ends_under_a_read),
+        cmocka_unit_test(one_of_several_permits_is_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
