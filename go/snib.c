@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "b5e39cea3498251a"
+#define SNIB_BUILD_ID "eaf9d3f1d44d0cdc"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -16989,6 +16989,13 @@ static const struct snib__script_text {
      "        end\n"
      "    end\n"
      "end\n"
+     "local function silence(waiter)\n"
+     "    local beat = tonumber(redis.call('hget', KEYS[4], client(waiter)) or 0)\n"
+     "    if beat > now then\n"
+     "        redis.pcall('hset', KEYS[4], client(waiter), now)\n"
+     "    end\n"
+     "    return math.max(now - beat, 0)\n"
+     "end\n"
      "local function purge()\n"
      "    while true do\n"
      "        local head = redis.call('lindex', KEYS[2], 0)\n"
@@ -16999,7 +17006,7 @@ static const struct snib__script_text {
      "        if score then\n"
      "            local dead = tonumber(score) <= now\n"
      "            if ours(head) then\n"
-     "                dead = now - (tonumber(redis.call('hget', KEYS[4], client(head)) or 0)) > DEAD\n"
+     "                dead = silence(head) > DEAD\n"
      "            end\n"
      "            if not dead then\n"
      "                return head\n"
@@ -17162,7 +17169,7 @@ static const struct snib__script_text {
      "                    forget(members)\n"
      "                end\n"
      "                return\n"
-     "            elseif now - tonumber(redis.call('hget', KEYS[4], client(member)) or 0) <= DEAD then\n"
+     "            elseif silence(member) <= DEAD then\n"
      "                return\n"
      "            end\n"
      "        end\n"
@@ -17244,7 +17251,7 @@ static const struct snib__script_text {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     10377, "d3203ee8c18cee1ba75803a2de44b92f83b8ee3c"},
+     10512, "6346ed45a1b598b8a762d491e4b76392443a43c1"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -17293,6 +17300,13 @@ static const struct snib__script_text {
      "        end\n"
      "    end\n"
      "end\n"
+     "local function silence(waiter)\n"
+     "    local beat = tonumber(redis.call('hget', KEYS[4], client(waiter)) or 0)\n"
+     "    if beat > now then\n"
+     "        redis.pcall('hset', KEYS[4], client(waiter), now)\n"
+     "    end\n"
+     "    return math.max(now - beat, 0)\n"
+     "end\n"
      "local function purge()\n"
      "    while true do\n"
      "        local head = redis.call('lindex', KEYS[2], 0)\n"
@@ -17303,7 +17317,7 @@ static const struct snib__script_text {
      "        if score then\n"
      "            local dead = tonumber(score) <= now\n"
      "            if ours(head) then\n"
-     "                dead = now - (tonumber(redis.call('hget', KEYS[4], client(head)) or 0)) > DEAD\n"
+     "                dead = silence(head) > DEAD\n"
      "            end\n"
      "            if not dead then\n"
      "                return head\n"
@@ -17426,7 +17440,7 @@ static const struct snib__script_text {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     6148, "91cf2b49cf518ef4714cb3bfb7c1a53e0b04f522"},
+     6332, "ca0d8f5b3bdbeaa6cd6b126907da1039da8345bb"},
     {"fair_info",
      "local left = redis.call('pttl', KEYS[1])\n"
      "local field = left == -2 and {} or redis.call('hgetall', KEYS[1])\n"
@@ -17486,6 +17500,13 @@ static const struct snib__script_text {
      "        end\n"
      "    end\n"
      "end\n"
+     "local function silence(waiter)\n"
+     "    local beat = tonumber(redis.call('hget', KEYS[4], client(waiter)) or 0)\n"
+     "    if beat > now then\n"
+     "        redis.pcall('hset', KEYS[4], client(waiter), now)\n"
+     "    end\n"
+     "    return math.max(now - beat, 0)\n"
+     "end\n"
      "local function purge()\n"
      "    while true do\n"
      "        local head = redis.call('lindex', KEYS[2], 0)\n"
@@ -17496,7 +17517,7 @@ static const struct snib__script_text {
      "        if score then\n"
      "            local dead = tonumber(score) <= now\n"
      "            if ours(head) then\n"
-     "                dead = now - (tonumber(redis.call('hget', KEYS[4], client(head)) or 0)) > DEAD\n"
+     "                dead = silence(head) > DEAD\n"
      "            end\n"
      "            if not dead then\n"
      "                return head\n"
@@ -17622,7 +17643,7 @@ static const struct snib__script_text {
      "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
      "end\n"
      "return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     6341, "8d398f4790ae6e8bb6551f66af52866846178151"},
+     6525, "63f3097491e677584025c1569e5dc5c3a1f88d22"},
     {"fair_renew",
      "local lease = tonumber(ARGV[1])\n"
      "local lost = {}\n"
@@ -19112,6 +19133,13 @@ static const struct snib__script_text snib__script_sharded[] = {
      "        end\n"
      "    end\n"
      "end\n"
+     "local function silence(waiter)\n"
+     "    local beat = tonumber(redis.call('hget', KEYS[4], client(waiter)) or 0)\n"
+     "    if beat > now then\n"
+     "        redis.pcall('hset', KEYS[4], client(waiter), now)\n"
+     "    end\n"
+     "    return math.max(now - beat, 0)\n"
+     "end\n"
      "local function purge()\n"
      "    while true do\n"
      "        local head = redis.call('lindex', KEYS[2], 0)\n"
@@ -19122,7 +19150,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "        if score then\n"
      "            local dead = tonumber(score) <= now\n"
      "            if ours(head) then\n"
-     "                dead = now - (tonumber(redis.call('hget', KEYS[4], client(head)) or 0)) > DEAD\n"
+     "                dead = silence(head) > DEAD\n"
      "            end\n"
      "            if not dead then\n"
      "                return head\n"
@@ -19285,7 +19313,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "                    forget(members)\n"
      "                end\n"
      "                return\n"
-     "            elseif now - tonumber(redis.call('hget', KEYS[4], client(member)) or 0) <= DEAD then\n"
+     "            elseif silence(member) <= DEAD then\n"
      "                return\n"
      "            end\n"
      "        end\n"
@@ -19367,7 +19395,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     10385, "7c93f20ccf33156ceb8271c657a2cf0fb039ff0e"},
+     10520, "bf968a512d12df4654278ed3bd5941522c0dd209"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -19416,6 +19444,13 @@ static const struct snib__script_text snib__script_sharded[] = {
      "        end\n"
      "    end\n"
      "end\n"
+     "local function silence(waiter)\n"
+     "    local beat = tonumber(redis.call('hget', KEYS[4], client(waiter)) or 0)\n"
+     "    if beat > now then\n"
+     "        redis.pcall('hset', KEYS[4], client(waiter), now)\n"
+     "    end\n"
+     "    return math.max(now - beat, 0)\n"
+     "end\n"
      "local function purge()\n"
      "    while true do\n"
      "        local head = redis.call('lindex', KEYS[2], 0)\n"
@@ -19426,7 +19461,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "        if score then\n"
      "            local dead = tonumber(score) <= now\n"
      "            if ours(head) then\n"
-     "                dead = now - (tonumber(redis.call('hget', KEYS[4], client(head)) or 0)) > DEAD\n"
+     "                dead = silence(head) > DEAD\n"
      "            end\n"
      "            if not dead then\n"
      "                return head\n"
@@ -19549,7 +19584,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     6156, "0affd93131598dc30cfecb909842ba94db958b8a"},
+     6340, "42be954a1c85249779166f205ed2d18c5551c5f5"},
     {"fair_info", 0, 0, ""},
     {"fair_release",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
@@ -19599,6 +19634,13 @@ static const struct snib__script_text snib__script_sharded[] = {
      "        end\n"
      "    end\n"
      "end\n"
+     "local function silence(waiter)\n"
+     "    local beat = tonumber(redis.call('hget', KEYS[4], client(waiter)) or 0)\n"
+     "    if beat > now then\n"
+     "        redis.pcall('hset', KEYS[4], client(waiter), now)\n"
+     "    end\n"
+     "    return math.max(now - beat, 0)\n"
+     "end\n"
      "local function purge()\n"
      "    while true do\n"
      "        local head = redis.call('lindex', KEYS[2], 0)\n"
@@ -19609,7 +19651,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "        if score then\n"
      "            local dead = tonumber(score) <= now\n"
      "            if ours(head) then\n"
-     "                dead = now - (tonumber(redis.call('hget', KEYS[4], client(head)) or 0)) > DEAD\n"
+     "                dead = silence(head) > DEAD\n"
      "            end\n"
      "            if not dead then\n"
      "                return head\n"
@@ -19735,7 +19777,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
      "end\n"
      "return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     6349, "5f5d437263ae4613c0c3022edaf22d96dbd176be"},
+     6533, "63411401d39ad8bb4ba57579e0f0d0f00e1cb8b4"},
     {"fair_renew", 0, 0, ""},
     {"fenced_acquire", 0, 0, ""},
     {"fenced_transfer",
@@ -20610,6 +20652,13 @@ static const struct snib__script_text snib__script_both[] = {
      "        end\n"
      "    end\n"
      "end\n"
+     "local function silence(waiter)\n"
+     "    local beat = tonumber(redis.call('hget', KEYS[4], client(waiter)) or 0)\n"
+     "    if beat > now then\n"
+     "        redis.pcall('hset', KEYS[4], client(waiter), now)\n"
+     "    end\n"
+     "    return math.max(now - beat, 0)\n"
+     "end\n"
      "local function purge()\n"
      "    while true do\n"
      "        local head = redis.call('lindex', KEYS[2], 0)\n"
@@ -20620,7 +20669,7 @@ static const struct snib__script_text snib__script_both[] = {
      "        if score then\n"
      "            local dead = tonumber(score) <= now\n"
      "            if ours(head) then\n"
-     "                dead = now - (tonumber(redis.call('hget', KEYS[4], client(head)) or 0)) > DEAD\n"
+     "                dead = silence(head) > DEAD\n"
      "            end\n"
      "            if not dead then\n"
      "                return head\n"
@@ -20783,7 +20832,7 @@ static const struct snib__script_text snib__script_both[] = {
      "                    forget(members)\n"
      "                end\n"
      "                return\n"
-     "            elseif now - tonumber(redis.call('hget', KEYS[4], client(member)) or 0) <= DEAD then\n"
+     "            elseif silence(member) <= DEAD then\n"
      "                return\n"
      "            end\n"
      "        end\n"
@@ -20865,7 +20914,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     10677, "7316e852fd94790faa4d0ce3154fb2ea1794e3a5"},
+     10812, "964cea8ef8f505db8950f61b4bfce5e95d54d10f"},
     {"fair_force",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -20922,6 +20971,13 @@ static const struct snib__script_text snib__script_both[] = {
      "        end\n"
      "    end\n"
      "end\n"
+     "local function silence(waiter)\n"
+     "    local beat = tonumber(redis.call('hget', KEYS[4], client(waiter)) or 0)\n"
+     "    if beat > now then\n"
+     "        redis.pcall('hset', KEYS[4], client(waiter), now)\n"
+     "    end\n"
+     "    return math.max(now - beat, 0)\n"
+     "end\n"
      "local function purge()\n"
      "    while true do\n"
      "        local head = redis.call('lindex', KEYS[2], 0)\n"
@@ -20932,7 +20988,7 @@ static const struct snib__script_text snib__script_both[] = {
      "        if score then\n"
      "            local dead = tonumber(score) <= now\n"
      "            if ours(head) then\n"
-     "                dead = now - (tonumber(redis.call('hget', KEYS[4], client(head)) or 0)) > DEAD\n"
+     "                dead = silence(head) > DEAD\n"
      "            end\n"
      "            if not dead then\n"
      "                return head\n"
@@ -21055,7 +21111,7 @@ static const struct snib__script_text snib__script_both[] = {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     6448, "667786ac3d781afa6e8c4dc17be7f5b66c19548e"},
+     6632, "767729ec33591d99f14fd6a3b4806f0184e0e5ed"},
     {"fair_info", 0, 0, ""},
     {"fair_release",
      "local function announce(channel, text)\n"
@@ -21113,6 +21169,13 @@ static const struct snib__script_text snib__script_both[] = {
      "        end\n"
      "    end\n"
      "end\n"
+     "local function silence(waiter)\n"
+     "    local beat = tonumber(redis.call('hget', KEYS[4], client(waiter)) or 0)\n"
+     "    if beat > now then\n"
+     "        redis.pcall('hset', KEYS[4], client(waiter), now)\n"
+     "    end\n"
+     "    return math.max(now - beat, 0)\n"
+     "end\n"
      "local function purge()\n"
      "    while true do\n"
      "        local head = redis.call('lindex', KEYS[2], 0)\n"
@@ -21123,7 +21186,7 @@ static const struct snib__script_text snib__script_both[] = {
      "        if score then\n"
      "            local dead = tonumber(score) <= now\n"
      "            if ours(head) then\n"
-     "                dead = now - (tonumber(redis.call('hget', KEYS[4], client(head)) or 0)) > DEAD\n"
+     "                dead = silence(head) > DEAD\n"
      "            end\n"
      "            if not dead then\n"
      "                return head\n"
@@ -21249,7 +21312,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
      "end\n"
      "return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     6641, "77188cb58016a2920054c99c5a890fce4c2d7af1"},
+     6825, "f60fa67819690524d26ae563fe16e0e7cba66675"},
     {"fair_renew", 0, 0, ""},
     {"fenced_acquire", 0, 0, ""},
     {"fenced_transfer",

@@ -73,6 +73,16 @@ local function push(members, from, ms)
     end
 end
 
+-- For how many ms a waiter's client has not asked.  If a beat is still to come, the clock was set back, or another server
+-- took it whose clock was ahead: then the time counts from now on.
+local function silence(waiter)
+    local beat = tonumber(redis.call('hget', KEYS[4], client(waiter)) or 0)
+    if beat > now then
+        redis.pcall('hset', KEYS[4], client(waiter), now)
+    end
+    return math.max(now - beat, 0)
+end
+
 -- Drop dead waiters at the head.  Returns the first live one, or false.
 local function purge()
     while true do
@@ -84,7 +94,7 @@ local function purge()
         if score then
             local dead = tonumber(score) <= now
             if ours(head) then
-                dead = now - (tonumber(redis.call('hget', KEYS[4], client(head)) or 0)) > DEAD
+                dead = silence(head) > DEAD
             end
             if not dead then
                 return head

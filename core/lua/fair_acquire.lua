@@ -65,7 +65,7 @@ local function keep()
                     forget(members)
                 end
                 return
-            elseif now - tonumber(redis.call('hget', KEYS[4], client(member)) or 0) <= DEAD then
+            elseif silence(member) <= DEAD then
                 return
             end
         end

@@ -286,6 +286,31 @@ def test_out_of_memory(run: Scripts) -> None:
     assert run.state() == {}
 
 
+def test_a_beat_that_is_still_to_come(run: Scripts) -> None:
+    """The clock was set back: a waiter that has died since is dead seconds later, and not only when that time has come."""
+    acquire(run, A)
+    run.ears.unsubscribe(f"{MUTEX}:{B[:36]}")
+    run.ears.get_message(timeout=5)
+    acquire(run, B)
+    run.redis.hset(BEATS, B[:36], int(now(run)) + 3600000)
+    run.redis.delete("k")
+    assert acquire(run, D, queue=0)[0] == -2, "B may be alive"
+    assert int(run.redis.hget(BEATS, B[:36])) <= now(run)
+    run.redis.hincrby(BEATS, B[:36], -2600)
+    assert acquire(run, D, queue=0) == "0"
+    # Nor do others rely on it to move the places.
+    stranger_waits(run, 60000)
+    acquire(run, B)
+    acquire(run, C)
+    before = run.redis.zscore(PLACES, C)
+    run.redis.hset(BEATS, mapping={B[:36]: int(now(run)) + 3600000, "push": int(now(run)) - 1000})
+    acquire(run, C)
+    run.redis.hincrby(BEATS, B[:36], -2600)
+    assert run.redis.zscore(PLACES, C) == before
+    acquire(run, C)
+    assert run.redis.zscore(PLACES, C) >= before + 1000
+
+
 def test_a_head_without_a_place(run: Scripts) -> None:
     """Such a head would block Redisson for ever."""
     run.redis.rpush(QUEUE, JAVA, C)
