@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "eaf9d3f1d44d0cdc"
+#define SNIB_BUILD_ID "9687cafb91f4f7b5"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -17739,8 +17739,12 @@ static const struct snib__script_text {
      "if value > 0 then\n"
      "    return -1\n"
      "end\n"
+     "local proof = redis.pcall('hdel', KEYS[1], '')\n"
+     "if type(proof) == 'table' and string.find(proof.err, 'READONLY', 1, true) then\n"
+     "    return proof\n"
+     "end\n"
      "return nil\n",
-     475, "442cfddf31b8ec8bfee0c115f8f0cd4d56f33611"},
+     622, "4c10a368a28ea8921867b9a116e7762b59a338b1"},
     {"latch_count",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"

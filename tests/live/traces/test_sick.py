@@ -127,7 +127,7 @@ def test_no_right_to_count(run: Scripts) -> None:
 
 
 def test_replica(run: Scripts) -> None:
-    """A lock that a replica does not see may still be held."""
+    """A lock that a replica does not see may still be held, and a latch may still be shut."""
     run.redis.replicaof("127.0.0.1", 1)
     try:
         for script, keys, *args in (
@@ -137,6 +137,7 @@ def test_replica(run: Scripts) -> None:
             ("write_renew", ["k"], 0, A),
             ("permits_renew", [TAKEN], 0, 1, ident(1)),
             ("multi_renew", ["k", "k"], 0, A, "m"),
+            ("latch_acquire", ["k"]),
         ):
             refused(run(script, keys, *args), "replica")
     finally:
