@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "9687cafb91f4f7b5"
+#define SNIB_BUILD_ID "acb4f91a4b5f5ab3"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -17705,6 +17705,7 @@ static const struct snib__script_text {
     {"fenced_transfer",
      "if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then\n"
      "    if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then\n"
+     "        redis.call('hdel', KEYS[1], ARGV[1]) -- see mutex_transfer\n"
      "        return 0\n"
      "    end\n"
      "    if redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) then\n"
@@ -17722,7 +17723,7 @@ static const struct snib__script_text {
      "redis.call('hset', KEYS[1], ARGV[2], 1)\n"
      "redis.call('hdel', KEYS[1], ARGV[1])\n"
      "return { redis.call('get', KEYS[2]) }\n",
-     686, "348eda46243bdfd14d5d2072008cac3d4644b6d7"},
+     753, "3e8f0aa8dbc22d25dcb6423fa06f1ffa9be8bde2"},
     {"latch_acquire",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -18139,6 +18140,7 @@ static const struct snib__script_text {
     {"mutex_transfer",
      "local first = redis.call('hexists', KEYS[1], ARGV[1]) == 1\n"
      "if not first and redis.call('hexists', KEYS[1], ARGV[2]) == 0 then\n"
+     "    redis.call('hdel', KEYS[1], ARGV[1]) -- a replica refuses it, whose \"not held\" would prove nothing\n"
      "    return 0\n"
      "elseif not first and redis.call('pttl', KEYS[1]) >= tonumber(ARGV[3]) then\n"
      "    return 1 -- the lease has been extended since: see mutex_acquire\n"
@@ -18147,7 +18149,7 @@ static const struct snib__script_text {
      "redis.call('hset', KEYS[1], ARGV[2], 1)\n"
      "redis.call('hdel', KEYS[1], ARGV[1])\n"
      "return 1\n",
-     413, "fd55a965d67c07fe10c398d83456c28418c2e19f"},
+     516, "8c2ab2e4871aefb224861b77158d32ec93ecd342"},
     {"mutexes_acquire",
      "local call, pcall = redis.call, redis.pcall\n"
      "local owner, lease = ARGV[1], ARGV[2]\n"
@@ -18442,12 +18444,13 @@ static const struct snib__script_text {
      264, "8e6984c1972aba500fc96b38c04cb79849a0dd5a"},
     {"plain_release",
      "if redis.call('get', KEYS[1]) ~= ARGV[1] then\n"
-     "    return 0\n"
+     "    local proof = redis.pcall('hdel', KEYS[1], '') -- see plain_renew\n"
+     "    return type(proof) == 'table' and not string.find(proof.err, 'WRONGTYPE', 1, true) and proof or 0\n"
      "end\n"
      "redis.call('del', KEYS[1])\n"
      "local receivers = redis.pcall('publish', ARGV[2], '0')\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     204, "5ac637aad955c23dde9cd0b72ff2aea523fac746"},
+     363, "1f145669e4ec7cb8d35627355a594cecc579fb8d"},
     {"plain_renew",
      "local lease = tonumber(ARGV[1])\n"
      "local lost = {}\n"
@@ -18473,12 +18476,13 @@ static const struct snib__script_text {
      "if owner == ARGV[2] then\n"
      "    return redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) and redis.call('pexpire', KEYS[1], ARGV[3]) or 1\n"
      "elseif owner ~= ARGV[1] then\n"
-     "    return 0\n"
+     "    local proof = redis.pcall('hdel', KEYS[1], '') -- see plain_renew\n"
+     "    return type(proof) == 'table' and not string.find(proof.err, 'WRONGTYPE', 1, true) and proof or 0\n"
      "end\n"
      "redis.call('pexpire', KEYS[1], ARGV[3])\n"
      "redis.call('set', KEYS[1], ARGV[2], 'px', ARGV[3])\n"
      "return 1\n",
-     320, "da2622a6b01fc426e2f42a71ba7a348361665ce4"},
+     479, "c88f9173fd0d25bb61ef2793f2f87801c846aa88"},
     {"quorum_acquire",
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -19787,6 +19791,7 @@ static const struct snib__script_text snib__script_sharded[] = {
     {"fenced_transfer",
      "if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then\n"
      "    if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then\n"
+     "        redis.call('hdel', KEYS[1], ARGV[1]) -- see mutex_transfer\n"
      "        return 0\n"
      "    end\n"
      "    if redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) then\n"
@@ -19804,7 +19809,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.call('hset', KEYS[1], ARGV[2], 1)\n"
      "redis.call('hdel', KEYS[1], ARGV[1])\n"
      "return { redis.call('get', KEYS[2]) }\n",
-     687, "9747f432d7d7f77145f62e7cd514a0c21f7db7c9"},
+     754, "91af3215218111c2c663a782cb3a47a60ad1bbd5"},
     {"latch_acquire", 0, 0, ""},
     {"latch_count",
      "local function whole(number)\n"
@@ -20187,12 +20192,13 @@ static const struct snib__script_text snib__script_sharded[] = {
      269, "058ee44887fe480bcb942083b49125b36158e439"},
     {"plain_release",
      "if redis.call('get', KEYS[1]) ~= ARGV[1] then\n"
-     "    return 0\n"
+     "    local proof = redis.pcall('hdel', KEYS[1], '') -- see plain_renew\n"
+     "    return type(proof) == 'table' and not string.find(proof.err, 'WRONGTYPE', 1, true) and proof or 0\n"
      "end\n"
      "redis.call('del', KEYS[1])\n"
      "local receivers = redis.pcall('spublish', ARGV[2], '0')\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     205, "a115bec1a4619adefde02ba1b86f3cf3ad1bcbb4"},
+     364, "fab63df68a8fc354dc8c17211a60abced2578d12"},
     {"plain_renew", 0, 0, ""},
     {"plain_transfer", 0, 0, ""},
     {"quorum_acquire", 0, 0, ""},
@@ -21330,6 +21336,7 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then\n"
      "    if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then\n"
+     "        redis.call('hdel', KEYS[1], ARGV[1]) -- see mutex_transfer\n"
      "        return 0\n"
      "    end\n"
      "    if redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) then\n"
@@ -21347,7 +21354,7 @@ static const struct snib__script_text snib__script_both[] = {
      "redis.call('hset', KEYS[1], ARGV[2], 1)\n"
      "redis.call('hdel', KEYS[1], ARGV[1])\n"
      "return { redis.call('get', KEYS[2]) }\n",
-     1009, "5f7fc6432314fa3120a08117f0ce26fb9cd23ea4"},
+     1076, "7e6a695f62a5e24ff8309cf59f4b8e3a2a616f70"},
     {"latch_acquire", 0, 0, ""},
     {"latch_count",
      "local function announce(channel, text)\n"
@@ -21850,12 +21857,13 @@ static const struct snib__script_text snib__script_both[] = {
      "    return math.max(classic, sharded)\n"
      "end\n"
      "if redis.call('get', KEYS[1]) ~= ARGV[1] then\n"
-     "    return 0\n"
+     "    local proof = redis.pcall('hdel', KEYS[1], '') -- see plain_renew\n"
+     "    return type(proof) == 'table' and not string.find(proof.err, 'WRONGTYPE', 1, true) and proof or 0\n"
      "end\n"
      "redis.call('del', KEYS[1])\n"
      "local receivers = announce(ARGV[2], '0')\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     527, "029b975af6061448cc30e548a9d257346fb6ee5a"},
+     686, "b06e8a756b81218bd3a680e56fb6e5cf84f7ffa2"},
     {"plain_renew", 0, 0, ""},
     {"plain_transfer", 0, 0, ""},
     {"quorum_acquire", 0, 0, ""},

@@ -5,6 +5,7 @@
 -- it); 0 the old owner did not hold it; 2 released, but there is no token for the new one.
 if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
     if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then
+        redis.call('hdel', KEYS[1], ARGV[1]) -- see mutex_transfer
         return 0
     end
     -- The engine counts the lease from this request, unless it has been extended since: see mutex_acquire.

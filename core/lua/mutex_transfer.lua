@@ -4,6 +4,7 @@
 -- did not hold it.
 local first = redis.call('hexists', KEYS[1], ARGV[1]) == 1
 if not first and redis.call('hexists', KEYS[1], ARGV[2]) == 0 then
+    redis.call('hdel', KEYS[1], ARGV[1]) -- a replica refuses it, whose "not held" would prove nothing
     return 0
 elseif not first and redis.call('pttl', KEYS[1]) >= tonumber(ARGV[3]) then
     return 1 -- the lease has been extended since: see mutex_acquire

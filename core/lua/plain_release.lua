@@ -3,7 +3,8 @@
 -- Reply: 0 not held by this owner; 1 + number of receivers of the message otherwise; -1 if that
 -- was refused.
 if redis.call('get', KEYS[1]) ~= ARGV[1] then
-    return 0
+    local proof = redis.pcall('hdel', KEYS[1], '') -- see plain_renew
+    return type(proof) == 'table' and not string.find(proof.err, 'WRONGTYPE', 1, true) and proof or 0
 end
 redis.call('del', KEYS[1])
 local receivers = redis.pcall('publish', ARGV[2], '0')

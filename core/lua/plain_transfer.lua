@@ -7,7 +7,8 @@ if owner == ARGV[2] then
     -- The engine counts the lease from this request, unless it has been extended since: see mutex_acquire.
     return redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) and redis.call('pexpire', KEYS[1], ARGV[3]) or 1
 elseif owner ~= ARGV[1] then
-    return 0
+    local proof = redis.pcall('hdel', KEYS[1], '') -- see plain_renew
+    return type(proof) == 'table' and not string.find(proof.err, 'WRONGTYPE', 1, true) and proof or 0
 end
 -- A server out of memory does not refuse PEXPIRE, and after it, it does not refuse SET either.
 redis.call('pexpire', KEYS[1], ARGV[3])

@@ -138,6 +138,12 @@ def test_replica(run: Scripts) -> None:
             ("permits_renew", [TAKEN], 0, 1, ident(1)),
             ("multi_renew", ["k", "k"], 0, A, "m"),
             ("latch_acquire", ["k"]),
+            ("mutex_transfer", ["k"], A, B, 30000),
+            ("fenced_transfer", ["k", COUNTER], A, B, 30000, "c"),
+            ("write_transfer", ["k"], A, B, 30000, "c"),
+            ("plain_transfer", ["k"], A, B, 30000),
+            ("mutex_release", ["k"], A, "c"),
+            ("plain_release", ["k"], A, "c"),
         ):
             refused(run(script, keys, *args), "replica")
     finally:
