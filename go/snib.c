@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "acb4f91a4b5f5ab3"
+#define SNIB_BUILD_ID "24771205e8dca152"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -17764,16 +17764,20 @@ static const struct snib__script_text {
      "if ARGV[1] == get then\n"
      "    return value\n"
      "end\n"
+     "local function sure(reply)\n"
+     "    local proof = redis.pcall('hdel', KEYS[1], '')\n"
+     "    return type(proof) == 'table' and string.find(proof.err, 'READONLY', 1, true) and proof or reply\n"
+     "end\n"
      "if ARGV[1] == init then\n"
      "    if text then\n"
-     "        return 0\n"
+     "        return sure(0)\n"
      "    end\n"
      "    redis.call('set', KEYS[1], ARGV[2])\n"
      "    redis.pcall('publish', ARGV[3], '1')\n"
      "    return 1\n"
      "end\n"
      "if not text then\n"
-     "    return 0\n"
+     "    return sure(0)\n"
      "end\n"
      "if value > 1 then\n"
      "    redis.pcall('hdel', KEYS[1], '')\n"
@@ -17782,7 +17786,7 @@ static const struct snib__script_text {
      "redis.call('del', KEYS[1])\n"
      "redis.pcall('publish', ARGV[3], '0')\n"
      "return 0\n",
-     886, "e3a18158e803fb134c9b42f6ff89dcf16e814380"},
+     1081, "867805e8f545ebc7368e9227a300857592ad6a6f"},
     {"latch_force",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -18228,7 +18232,8 @@ static const struct snib__script_text {
      "local mine = redis.call('zscore', KEYS[2], ARGV[3])\n"
      "if not mine and value < n then\n"
      "    if text and n > value + redis.call('zcard', KEYS[2]) then\n"
-     "        return done(-3)\n"
+     "        local proof = redis.pcall('zrem', KEYS[2], '')\n"
+     "        return type(proof) == 'table' and string.find(proof.err, 'READONLY', 1, true) and proof or done(-3)\n"
      "    end\n"
      "    local first = redis.call('zrange', KEYS[2], 0, 0, 'withscores')\n"
      "    local ends = tonumber(first[2] or 922337203685477)\n"
@@ -18261,7 +18266,7 @@ static const struct snib__script_text {
      "    redis.pcall('persist', KEYS[2])\n"
      "end\n"
      "return done(nil)\n",
-     2231, "3c9bed3b7342a21e235a2edca36c51dcde5384d9"},
+     2370, "fb20b4652285e100eb32747e4d27046fe98aeea7"},
     {"permits_count",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -18297,6 +18302,12 @@ static const struct snib__script_text {
      "    end\n"
      "    return reply\n"
      "end\n"
+     "if what == init and text then\n"
+     "    local proof = redis.pcall('zrem', KEYS[2], '')\n"
+     "    if type(proof) == 'table' and string.find(proof.err, 'READONLY', 1, true) then\n"
+     "        return proof\n"
+     "    end\n"
+     "end\n"
      "if what == get or what == init and (text or more) then\n"
      "    return done(what == get and value or 0)\n"
      "end\n"
@@ -18311,7 +18322,7 @@ static const struct snib__script_text {
      "value = redis.call('incrby', KEYS[1], whole(change))\n"
      "more = more or change > 0\n"
      "return done(what == init and 1 or value)\n",
-     1659, "410133c2d876031e80f32225d7e5b1dae49dff16"},
+     1856, "6214b11c6219740675d0477b440ffd01e8099f58"},
     {"permits_force",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -18700,14 +18711,13 @@ static const struct snib__script_text {
      "if what == get then\n"
      "    return value\n"
      "end\n"
-     "if what == drain then\n"
-     "    if value > 0 then\n"
-     "        redis.call('decrby', KEYS[1], text)\n"
-     "    end\n"
-     "    return math.max(value, 0)\n"
+     "if what == drain and value > 0 then\n"
+     "    redis.call('decrby', KEYS[1], text)\n"
+     "    return value\n"
      "end\n"
-     "if what == init and text then\n"
-     "    return 0\n"
+     "if what == drain or what == init and text then\n"
+     "    local proof = redis.pcall('hdel', KEYS[1], '')\n"
+     "    return type(proof) == 'table' and string.find(proof.err, 'READONLY', 1, true) and proof or 0\n"
      "end\n"
      "if value + n > 2147483647 or value + n < -2147483648 then\n"
      "    return redis.error_reply('ERR the number of permits would leave the range of 32 bits')\n"
@@ -18720,7 +18730,7 @@ static const struct snib__script_text {
      "    redis.pcall('publish', ARGV[3], whole(value))\n"
      "end\n"
      "return what == init and 1 or value\n",
-     1156, "2c47805568f488170b4df814f8e2404659a89673"},
+     1275, "3a1880fdf5106ced8c6b917cd4203ea002a8eb1a"},
     {"semaphore_force",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -19829,16 +19839,20 @@ static const struct snib__script_text snib__script_sharded[] = {
      "if ARGV[1] == get then\n"
      "    return value\n"
      "end\n"
+     "local function sure(reply)\n"
+     "    local proof = redis.pcall('hdel', KEYS[1], '')\n"
+     "    return type(proof) == 'table' and string.find(proof.err, 'READONLY', 1, true) and proof or reply\n"
+     "end\n"
      "if ARGV[1] == init then\n"
      "    if text then\n"
-     "        return 0\n"
+     "        return sure(0)\n"
      "    end\n"
      "    redis.call('set', KEYS[1], ARGV[2])\n"
      "    redis.pcall('spublish', ARGV[3], '1')\n"
      "    return 1\n"
      "end\n"
      "if not text then\n"
-     "    return 0\n"
+     "    return sure(0)\n"
      "end\n"
      "if value > 1 then\n"
      "    redis.pcall('hdel', KEYS[1], '')\n"
@@ -19847,7 +19861,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.call('del', KEYS[1])\n"
      "redis.pcall('spublish', ARGV[3], '0')\n"
      "return 0\n",
-     888, "15ffa0fafbbf29425adff662c4a51ec79c88cedf"},
+     1083, "72e27ca8717dcfdeb7dccd461ed0b304aa88c704"},
     {"latch_force",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -20034,7 +20048,8 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local mine = redis.call('zscore', KEYS[2], ARGV[3])\n"
      "if not mine and value < n then\n"
      "    if text and n > value + redis.call('zcard', KEYS[2]) then\n"
-     "        return done(-3)\n"
+     "        local proof = redis.pcall('zrem', KEYS[2], '')\n"
+     "        return type(proof) == 'table' and string.find(proof.err, 'READONLY', 1, true) and proof or done(-3)\n"
      "    end\n"
      "    local first = redis.call('zrange', KEYS[2], 0, 0, 'withscores')\n"
      "    local ends = tonumber(first[2] or 922337203685477)\n"
@@ -20067,7 +20082,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    redis.pcall('persist', KEYS[2])\n"
      "end\n"
      "return done(nil)\n",
-     2232, "1eaed6438441ee99f4352e08f2dfd827db44bcb5"},
+     2371, "0d4c9503362743e2a764b544c3817854f1d7628d"},
     {"permits_count",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -20103,6 +20118,12 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    end\n"
      "    return reply\n"
      "end\n"
+     "if what == init and text then\n"
+     "    local proof = redis.pcall('zrem', KEYS[2], '')\n"
+     "    if type(proof) == 'table' and string.find(proof.err, 'READONLY', 1, true) then\n"
+     "        return proof\n"
+     "    end\n"
+     "end\n"
      "if what == get or what == init and (text or more) then\n"
      "    return done(what == get and value or 0)\n"
      "end\n"
@@ -20117,7 +20138,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "value = redis.call('incrby', KEYS[1], whole(change))\n"
      "more = more or change > 0\n"
      "return done(what == init and 1 or value)\n",
-     1660, "17dfb9764f29ac2b9f149666e2a069c4189b1141"},
+     1857, "81abd503f9bafe65fe7a3faf7c8b81bfce4554a4"},
     {"permits_force", 0, 0, ""},
     {"permits_info",
      "local function whole(number)\n"
@@ -20315,14 +20336,13 @@ static const struct snib__script_text snib__script_sharded[] = {
      "if what == get then\n"
      "    return value\n"
      "end\n"
-     "if what == drain then\n"
-     "    if value > 0 then\n"
-     "        redis.call('decrby', KEYS[1], text)\n"
-     "    end\n"
-     "    return math.max(value, 0)\n"
+     "if what == drain and value > 0 then\n"
+     "    redis.call('decrby', KEYS[1], text)\n"
+     "    return value\n"
      "end\n"
-     "if what == init and text then\n"
-     "    return 0\n"
+     "if what == drain or what == init and text then\n"
+     "    local proof = redis.pcall('hdel', KEYS[1], '')\n"
+     "    return type(proof) == 'table' and string.find(proof.err, 'READONLY', 1, true) and proof or 0\n"
      "end\n"
      "if value + n > 2147483647 or value + n < -2147483648 then\n"
      "    return redis.error_reply('ERR the number of permits would leave the range of 32 bits')\n"
@@ -20335,7 +20355,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    redis.pcall('spublish', ARGV[3], whole(value))\n"
      "end\n"
      "return what == init and 1 or value\n",
-     1157, "85443fa75d8799de55bf18089da1f81687db8bc2"},
+     1276, "f5a061e317677c9b337e449725634194341ad079"},
     {"semaphore_force", 0, 0, ""},
     {"semaphore_info",
      "local function whole(number)\n"
@@ -21382,16 +21402,20 @@ static const struct snib__script_text snib__script_both[] = {
      "if ARGV[1] == get then\n"
      "    return value\n"
      "end\n"
+     "local function sure(reply)\n"
+     "    local proof = redis.pcall('hdel', KEYS[1], '')\n"
+     "    return type(proof) == 'table' and string.find(proof.err, 'READONLY', 1, true) and proof or reply\n"
+     "end\n"
      "if ARGV[1] == init then\n"
      "    if text then\n"
-     "        return 0\n"
+     "        return sure(0)\n"
      "    end\n"
      "    redis.call('set', KEYS[1], ARGV[2])\n"
      "    announce(ARGV[3], '1')\n"
      "    return 1\n"
      "end\n"
      "if not text then\n"
-     "    return 0\n"
+     "    return sure(0)\n"
      "end\n"
      "if value > 1 then\n"
      "    redis.pcall('hdel', KEYS[1], '')\n"
@@ -21400,7 +21424,7 @@ static const struct snib__script_text snib__script_both[] = {
      "redis.call('del', KEYS[1])\n"
      "announce(ARGV[3], '0')\n"
      "return 0\n",
-     1195, "8017354db6bd706ce77a20db4964b89da5054f50"},
+     1390, "a5b261144c81916417ea90163739d56ebc4fb0e6"},
     {"latch_force",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -21651,7 +21675,8 @@ static const struct snib__script_text snib__script_both[] = {
      "local mine = redis.call('zscore', KEYS[2], ARGV[3])\n"
      "if not mine and value < n then\n"
      "    if text and n > value + redis.call('zcard', KEYS[2]) then\n"
-     "        return done(-3)\n"
+     "        local proof = redis.pcall('zrem', KEYS[2], '')\n"
+     "        return type(proof) == 'table' and string.find(proof.err, 'READONLY', 1, true) and proof or done(-3)\n"
      "    end\n"
      "    local first = redis.call('zrange', KEYS[2], 0, 0, 'withscores')\n"
      "    local ends = tonumber(first[2] or 922337203685477)\n"
@@ -21684,7 +21709,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    redis.pcall('persist', KEYS[2])\n"
      "end\n"
      "return done(nil)\n",
-     2554, "fd9f7dcf42c2528795fffa55864f84b2d0374589"},
+     2693, "079092f05f780f284349a5ed86fef4d7c42a07c3"},
     {"permits_count",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -21728,6 +21753,12 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return reply\n"
      "end\n"
+     "if what == init and text then\n"
+     "    local proof = redis.pcall('zrem', KEYS[2], '')\n"
+     "    if type(proof) == 'table' and string.find(proof.err, 'READONLY', 1, true) then\n"
+     "        return proof\n"
+     "    end\n"
+     "end\n"
      "if what == get or what == init and (text or more) then\n"
      "    return done(what == get and value or 0)\n"
      "end\n"
@@ -21742,7 +21773,7 @@ static const struct snib__script_text snib__script_both[] = {
      "value = redis.call('incrby', KEYS[1], whole(change))\n"
      "more = more or change > 0\n"
      "return done(what == init and 1 or value)\n",
-     1982, "33a0fa79593c4c53d6eec225f9ba4753b4fcb6be"},
+     2179, "deff3dafa1d1c3e2500fbed8b35220113d5e253a"},
     {"permits_force", 0, 0, ""},
     {"permits_info",
      "local function announce(channel, text)\n"
@@ -22012,14 +22043,13 @@ static const struct snib__script_text snib__script_both[] = {
      "if what == get then\n"
      "    return value\n"
      "end\n"
-     "if what == drain then\n"
-     "    if value > 0 then\n"
-     "        redis.call('decrby', KEYS[1], text)\n"
-     "    end\n"
-     "    return math.max(value, 0)\n"
+     "if what == drain and value > 0 then\n"
+     "    redis.call('decrby', KEYS[1], text)\n"
+     "    return value\n"
      "end\n"
-     "if what == init and text then\n"
-     "    return 0\n"
+     "if what == drain or what == init and text then\n"
+     "    local proof = redis.pcall('hdel', KEYS[1], '')\n"
+     "    return type(proof) == 'table' and string.find(proof.err, 'READONLY', 1, true) and proof or 0\n"
      "end\n"
      "if value + n > 2147483647 or value + n < -2147483648 then\n"
      "    return redis.error_reply('ERR the number of permits would leave the range of 32 bits')\n"
@@ -22032,7 +22062,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    announce(ARGV[3], whole(value))\n"
      "end\n"
      "return what == init and 1 or value\n",
-     1479, "221e1b97942006460c5b35b52ba4f6f3d132cb9e"},
+     1598, "316fe1c02f0bd140cf4e6931ec01b0ff6f4878d5"},
     {"semaphore_force", 0, 0, ""},
     {"semaphore_info",
      "local function announce(channel, text)\n"

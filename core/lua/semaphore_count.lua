@@ -13,14 +13,14 @@ end
 if what == get then
     return value
 end
-if what == drain then
-    if value > 0 then
-        redis.call('decrby', KEYS[1], text)
-    end
-    return math.max(value, 0)
+if what == drain and value > 0 then
+    redis.call('decrby', KEYS[1], text)
+    return value
 end
-if what == init and text then
-    return 0
+if what == drain or what == init and text then
+    -- A replica's number may be old.  This write changes nothing on a master, and a replica refuses it.
+    local proof = redis.pcall('hdel', KEYS[1], '')
+    return type(proof) == 'table' and string.find(proof.err, 'READONLY', 1, true) and proof or 0
 end
 if value + n > 2147483647 or value + n < -2147483648 then
     return redis.error_reply('ERR the number of permits would leave the range of 32 bits')

@@ -5,6 +5,7 @@ from __future__ import annotations
 from scripts import (
     COUNTER,
     DOWN,
+    DRAIN,
     HOLD_KEYS,
     INIT,
     KINDS,
@@ -128,6 +129,9 @@ def test_no_right_to_count(run: Scripts) -> None:
 
 def test_replica(run: Scripts) -> None:
     """A lock that a replica does not see may still be held, and a latch may still be shut."""
+    run("latch_count", "shut", INIT, 2, LATCH)
+    run("semaphore_count", "s", INIT, 0, SC)
+    run("permits_count", ["e", "et"], INIT, 1, SC)
     run.redis.replicaof("127.0.0.1", 1)
     try:
         for script, keys, *args in (
@@ -138,6 +142,12 @@ def test_replica(run: Scripts) -> None:
             ("permits_renew", [TAKEN], 0, 1, ident(1)),
             ("multi_renew", ["k", "k"], 0, A, "m"),
             ("latch_acquire", ["k"]),
+            ("latch_count", ["k"], DOWN, 0, LATCH),
+            ("latch_count", ["shut"], INIT, 1, LATCH),
+            ("semaphore_count", ["s"], INIT, 1, SC),
+            ("semaphore_count", ["s"], DRAIN, 0, SC),
+            ("permits_count", ["e", "et"], INIT, 1, SC),
+            ("permits_acquire", ["e", "et"], 20000, SC, ident(1), ident(2)),
             ("mutex_transfer", ["k"], A, B, 30000),
             ("fenced_transfer", ["k", COUNTER], A, B, 30000, "c"),
             ("write_transfer", ["k"], A, B, 30000, "c"),
