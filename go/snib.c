@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "24771205e8dca152"
+#define SNIB_BUILD_ID "0e303a0642afe5c8"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -17430,7 +17430,7 @@ static const struct snib__script_text {
      "end\n"
      "local fields = redis.call('hkeys', KEYS[1])\n"
      "if #fields == 0 then\n"
-     "    return 0\n"
+     "    return redis.call('del', KEYS[1]) -- 0; a replica refuses it, whose \"not there\" would prove nothing\n"
      "end\n"
      "for i = 1, #fields do\n"
      "    if not string.find(fields[i], '^%x+%-%x+%-%x+%-%x+%-%x+:') then\n"
@@ -17440,7 +17440,7 @@ static const struct snib__script_text {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     6332, "ca0d8f5b3bdbeaa6cd6b126907da1039da8345bb"},
+     6423, "f2b53728226cd19e17760255edbccac1298b3f72"},
     {"fair_info",
      "local left = redis.call('pttl', KEYS[1])\n"
      "local field = left == -2 and {} or redis.call('hgetall', KEYS[1])\n"
@@ -18094,7 +18094,7 @@ static const struct snib__script_text {
     {"mutex_force",
      "local fields = redis.call('hkeys', KEYS[1])\n"
      "if #fields == 0 then\n"
-     "    return 0\n"
+     "    return redis.call('del', KEYS[1]) -- 0; a replica refuses it, whose \"not there\" would prove nothing\n"
      "end\n"
      "for i = 1, #fields do\n"
      "    if not string.find(fields[i], '^%x+%-%x+%-%x+%-%x+%-%x+:') then\n"
@@ -18104,7 +18104,7 @@ static const struct snib__script_text {
      "redis.call('del', KEYS[1])\n"
      "redis.pcall('publish', ARGV[1], '0')\n"
      "return 1\n",
-     326, "69f17ed6e6b13c7563b0d687766f4d8000ebaab4"},
+     417, "cb8fad88dd914449b648fd2ec7c8411d86655c89"},
     {"mutex_info",
      "local left = redis.call('pttl', KEYS[1])\n"
      "local field = left == -2 and {} or redis.call('hgetall', KEYS[1])\n"
@@ -18438,7 +18438,7 @@ static const struct snib__script_text {
      347, "2b242aa9ae7afc2bcbcd14cae4a5e767d6078631"},
     {"plain_force",
      "if not redis.call('get', KEYS[1]) then\n"
-     "    return 0\n"
+     "    return redis.call('del', KEYS[1]) -- see mutex_force\n"
      "end\n"
      "if redis.call('pttl', KEYS[1]) < 0 then\n"
      "    return redis.error_reply('WRONGTYPE the string has no TTL, so it is not a lock')\n"
@@ -18446,7 +18446,7 @@ static const struct snib__script_text {
      "redis.call('del', KEYS[1])\n"
      "redis.pcall('publish', ARGV[1], '0')\n"
      "return 1\n",
-     258, "2817853e734507b17a2f56bdbdddbc7a9189040a"},
+     302, "be7f8da1a02a68ae23ba6006df3e2eebccefeefe"},
     {"plain_info",
      "local owner = redis.call('get', KEYS[1])\n"
      "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
@@ -18558,8 +18558,10 @@ static const struct snib__script_text {
      1134, "7714e94276b05a7f525a9c7d812cbc97f132f53b"},
     {"read_force",
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
-     "if mode == 'write' or redis.call('exists', KEYS[1]) == 0 then\n"
+     "if mode == 'write' then\n"
      "    return 0\n"
+     "elseif redis.call('exists', KEYS[1]) == 0 then\n"
+     "    return redis.call('del', KEYS[1]) -- see mutex_force\n"
      "end\n"
      "if mode ~= 'read' then\n"
      "    return redis.error_reply('WRONGTYPE the hash is not a read/write lock')\n"
@@ -18568,7 +18570,7 @@ static const struct snib__script_text {
      "redis.pcall('publish', ARGV[1], '1')\n"
      "redis.pcall('publish', ARGV[1], '0')\n"
      "return 1\n",
-     341, "01f78cc9d3b29f39bfb70e3bc386923ed5f5d4c5"},
+     407, "88db28cae32173cf129be2b6c02fb6f0370d729f"},
     {"read_info",
      "local readers, one = 0, ''\n"
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
@@ -18863,8 +18865,10 @@ static const struct snib__script_text {
      2078, "f49b7e9d10b989e563f736069a5da92e3190a6f6"},
     {"write_force",
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
-     "if mode == 'read' or redis.call('exists', KEYS[1]) == 0 then\n"
+     "if mode == 'read' then\n"
      "    return 0\n"
+     "elseif redis.call('exists', KEYS[1]) == 0 then\n"
+     "    return redis.call('del', KEYS[1]) -- see mutex_force\n"
      "end\n"
      "if mode ~= 'write' then\n"
      "    return redis.error_reply('WRONGTYPE the hash is not a read/write lock')\n"
@@ -18873,7 +18877,7 @@ static const struct snib__script_text {
      "redis.pcall('publish', ARGV[1], '1')\n"
      "redis.pcall('publish', ARGV[1], '0')\n"
      "return 1\n",
-     341, "c9990fdad06596e3b297abfef8cd61faa0c785ca"},
+     407, "590b9c727c05e4ba3d0b930fc9770466b960c4e6"},
     {"write_info",
      "local left, owner, count = -2, '', 0\n"
      "if redis.call('hget', KEYS[1], 'mode') == 'write' then\n"
@@ -19592,7 +19596,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "local fields = redis.call('hkeys', KEYS[1])\n"
      "if #fields == 0 then\n"
-     "    return 0\n"
+     "    return redis.call('del', KEYS[1]) -- 0; a replica refuses it, whose \"not there\" would prove nothing\n"
      "end\n"
      "for i = 1, #fields do\n"
      "    if not string.find(fields[i], '^%x+%-%x+%-%x+%-%x+%-%x+:') then\n"
@@ -19602,7 +19606,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     6340, "42be954a1c85249779166f205ed2d18c5551c5f5"},
+     6431, "06fa2a42620041be13a96918d864e3a4187dd7bf"},
     {"fair_info", 0, 0, ""},
     {"fair_release",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
@@ -19968,7 +19972,7 @@ static const struct snib__script_text snib__script_sharded[] = {
     {"mutex_force",
      "local fields = redis.call('hkeys', KEYS[1])\n"
      "if #fields == 0 then\n"
-     "    return 0\n"
+     "    return redis.call('del', KEYS[1]) -- 0; a replica refuses it, whose \"not there\" would prove nothing\n"
      "end\n"
      "for i = 1, #fields do\n"
      "    if not string.find(fields[i], '^%x+%-%x+%-%x+%-%x+%-%x+:') then\n"
@@ -19978,7 +19982,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.call('del', KEYS[1])\n"
      "redis.pcall('spublish', ARGV[1], '0')\n"
      "return 1\n",
-     327, "e821a669bf7854f4485ef921d8e5b4d5215b1086"},
+     418, "da2dcc85d1fc5c5f09caab850497baacd94c31e9"},
     {"mutex_info",
      "local left = redis.call('pttl', KEYS[1])\n"
      "local field = left == -2 and {} or redis.call('hgetall', KEYS[1])\n"
@@ -20196,7 +20200,7 @@ static const struct snib__script_text snib__script_sharded[] = {
     {"plain_acquire", 0, 0, ""},
     {"plain_force",
      "if not redis.call('get', KEYS[1]) then\n"
-     "    return 0\n"
+     "    return redis.call('del', KEYS[1]) -- see mutex_force\n"
      "end\n"
      "if redis.call('pttl', KEYS[1]) < 0 then\n"
      "    return redis.error_reply('WRONGTYPE the string has no TTL, so it is not a lock')\n"
@@ -20204,7 +20208,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.call('del', KEYS[1])\n"
      "redis.pcall('spublish', ARGV[1], '0')\n"
      "return 1\n",
-     259, "c40818f1f59c730e6c31e4e7a570c6bf1bfa2ee7"},
+     303, "7d13b05394b405b2432b1b93624fe54d15a4e6d4"},
     {"plain_info",
      "local owner = redis.call('get', KEYS[1])\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
@@ -20226,8 +20230,10 @@ static const struct snib__script_text snib__script_sharded[] = {
     {"read_acquire", 0, 0, ""},
     {"read_force",
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
-     "if mode == 'write' or redis.call('exists', KEYS[1]) == 0 then\n"
+     "if mode == 'write' then\n"
      "    return 0\n"
+     "elseif redis.call('exists', KEYS[1]) == 0 then\n"
+     "    return redis.call('del', KEYS[1]) -- see mutex_force\n"
      "end\n"
      "if mode ~= 'read' then\n"
      "    return redis.error_reply('WRONGTYPE the hash is not a read/write lock')\n"
@@ -20236,7 +20242,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.pcall('spublish', ARGV[1], '1')\n"
      "redis.pcall('spublish', ARGV[1], '0')\n"
      "return 1\n",
-     343, "16c77fc11b95a5f2734003471e207f87ab8713e7"},
+     409, "839a493ccb9a4deb7c3d8b9898a0e79ecdac3daf"},
     {"read_info",
      "local readers, one = 0, ''\n"
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
@@ -20400,8 +20406,10 @@ static const struct snib__script_text snib__script_sharded[] = {
     {"write_acquire", 0, 0, ""},
     {"write_force",
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
-     "if mode == 'read' or redis.call('exists', KEYS[1]) == 0 then\n"
+     "if mode == 'read' then\n"
      "    return 0\n"
+     "elseif redis.call('exists', KEYS[1]) == 0 then\n"
+     "    return redis.call('del', KEYS[1]) -- see mutex_force\n"
      "end\n"
      "if mode ~= 'write' then\n"
      "    return redis.error_reply('WRONGTYPE the hash is not a read/write lock')\n"
@@ -20410,7 +20418,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.pcall('spublish', ARGV[1], '1')\n"
      "redis.pcall('spublish', ARGV[1], '0')\n"
      "return 1\n",
-     343, "68f53e5f930030b052c7c0eb8caef1523f56d053"},
+     409, "e7d03016d1f642bdb40df19f0a34daa4496e4215"},
     {"write_info",
      "local left, owner, count = -2, '', 0\n"
      "if redis.call('hget', KEYS[1], 'mode') == 'write' then\n"
@@ -21131,7 +21139,7 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local fields = redis.call('hkeys', KEYS[1])\n"
      "if #fields == 0 then\n"
-     "    return 0\n"
+     "    return redis.call('del', KEYS[1]) -- 0; a replica refuses it, whose \"not there\" would prove nothing\n"
      "end\n"
      "for i = 1, #fields do\n"
      "    if not string.find(fields[i], '^%x+%-%x+%-%x+%-%x+%-%x+:') then\n"
@@ -21141,7 +21149,7 @@ static const struct snib__script_text snib__script_both[] = {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     6632, "767729ec33591d99f14fd6a3b4806f0184e0e5ed"},
+     6723, "2c471387e4cdf20288d9d065fbb4db42cfc7bbb3"},
     {"fair_info", 0, 0, ""},
     {"fair_release",
      "local function announce(channel, text)\n"
@@ -21563,7 +21571,7 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local fields = redis.call('hkeys', KEYS[1])\n"
      "if #fields == 0 then\n"
-     "    return 0\n"
+     "    return redis.call('del', KEYS[1]) -- 0; a replica refuses it, whose \"not there\" would prove nothing\n"
      "end\n"
      "for i = 1, #fields do\n"
      "    if not string.find(fields[i], '^%x+%-%x+%-%x+%-%x+%-%x+:') then\n"
@@ -21573,7 +21581,7 @@ static const struct snib__script_text snib__script_both[] = {
      "redis.call('del', KEYS[1])\n"
      "announce(ARGV[1], '0')\n"
      "return 1\n",
-     649, "a8e1725f252cbd59ed1b720ad14747165744c26a"},
+     740, "7d1697f9b34b5c4776cb7a7fc31ddf0bb5053983"},
     {"mutex_info",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -21855,7 +21863,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    return math.max(classic, sharded)\n"
      "end\n"
      "if not redis.call('get', KEYS[1]) then\n"
-     "    return 0\n"
+     "    return redis.call('del', KEYS[1]) -- see mutex_force\n"
      "end\n"
      "if redis.call('pttl', KEYS[1]) < 0 then\n"
      "    return redis.error_reply('WRONGTYPE the string has no TTL, so it is not a lock')\n"
@@ -21863,7 +21871,7 @@ static const struct snib__script_text snib__script_both[] = {
      "redis.call('del', KEYS[1])\n"
      "announce(ARGV[1], '0')\n"
      "return 1\n",
-     581, "e657ce14138530bb6bfe99389ff2763288c92e6d"},
+     625, "4a4a43f345923e03f3af3f088ab440621419a072"},
     {"plain_info",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -21909,8 +21917,10 @@ static const struct snib__script_text snib__script_both[] = {
      "    return math.max(classic, sharded)\n"
      "end\n"
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
-     "if mode == 'write' or redis.call('exists', KEYS[1]) == 0 then\n"
+     "if mode == 'write' then\n"
      "    return 0\n"
+     "elseif redis.call('exists', KEYS[1]) == 0 then\n"
+     "    return redis.call('del', KEYS[1]) -- see mutex_force\n"
      "end\n"
      "if mode ~= 'read' then\n"
      "    return redis.error_reply('WRONGTYPE the hash is not a read/write lock')\n"
@@ -21919,7 +21929,7 @@ static const struct snib__script_text snib__script_both[] = {
      "announce(ARGV[1], '1')\n"
      "announce(ARGV[1], '0')\n"
      "return 1\n",
-     650, "a485741be7352387c16b9a6832d8ac5f760cef1c"},
+     716, "2e3dc1fdbe433e694fa4b799f9a236d363498c89"},
     {"read_info",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -22131,8 +22141,10 @@ static const struct snib__script_text snib__script_both[] = {
      "    return math.max(classic, sharded)\n"
      "end\n"
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
-     "if mode == 'read' or redis.call('exists', KEYS[1]) == 0 then\n"
+     "if mode == 'read' then\n"
      "    return 0\n"
+     "elseif redis.call('exists', KEYS[1]) == 0 then\n"
+     "    return redis.call('del', KEYS[1]) -- see mutex_force\n"
      "end\n"
      "if mode ~= 'write' then\n"
      "    return redis.error_reply('WRONGTYPE the hash is not a read/write lock')\n"
@@ -22141,7 +22153,7 @@ static const struct snib__script_text snib__script_both[] = {
      "announce(ARGV[1], '1')\n"
      "announce(ARGV[1], '0')\n"
      "return 1\n",
-     650, "14a9c7851f7e6ec20af8711b26e909abbef96767"},
+     716, "e053922bb184a38c166304a940ff2f7ea9ace6dd"},
     {"write_info",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"

@@ -3,7 +3,7 @@
 -- Reply: 1 deleted, 0 it did not exist.  Anything that does not look like a lock is left alone.
 local fields = redis.call('hkeys', KEYS[1])
 if #fields == 0 then
-    return 0
+    return redis.call('del', KEYS[1]) -- 0; a replica refuses it, whose "not there" would prove nothing
 end
 for i = 1, #fields do
     if not string.find(fields[i], '^%x+%-%x+%-%x+%-%x+%-%x+:') then

@@ -3,8 +3,10 @@
 -- Reply: 1 deleted, 0 there are no readers.  Anything that is not a read/write lock is left alone.
 -- The readers' own leases remain, without meaning, and end by themselves.
 local mode = redis.call('hget', KEYS[1], 'mode')
-if mode == 'write' or redis.call('exists', KEYS[1]) == 0 then
+if mode == 'write' then
     return 0
+elseif redis.call('exists', KEYS[1]) == 0 then
+    return redis.call('del', KEYS[1]) -- see mutex_force
 end
 if mode ~= 'read' then
     return redis.error_reply('WRONGTYPE the hash is not a read/write lock')

@@ -2,8 +2,10 @@
 -- KEYS[1] lock   ARGV[1] channel
 -- Reply: 1 deleted, 0 there is no writer.  Anything that is not a read/write lock is left alone.
 local mode = redis.call('hget', KEYS[1], 'mode')
-if mode == 'read' or redis.call('exists', KEYS[1]) == 0 then
+if mode == 'read' then
     return 0
+elseif redis.call('exists', KEYS[1]) == 0 then
+    return redis.call('del', KEYS[1]) -- see mutex_force
 end
 if mode ~= 'write' then
     return redis.error_reply('WRONGTYPE the hash is not a read/write lock')
