@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "0e303a0642afe5c8"
+#define SNIB_BUILD_ID "f3d8a52acb335321"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -25684,7 +25684,7 @@ static bool snib__gate_reads_on(const struct snib__engine *e, const struct snib_
     bool writes = hold->gate->kind->kind == SNIB_WRITE;
     const struct snib__gate *reads = writes ? gate_opposite(e, hold->gate) : NULL;
     const struct snib__hold *peer = reads ? reads->peers : NULL;
-    while (peer && (peer->number != hold->number || peer->phase == SNIB__NEW))
+    while (peer && peer->number != hold->number)
         peer = peer->peer_next;
     return peer != NULL;
 }

@@ -322,7 +322,7 @@ bool snib__gate_reads_on(const struct snib__engine *e, const struct snib__hold *
     bool writes = hold->gate->kind->kind == SNIB_WRITE;
     const struct snib__gate *reads = writes ? gate_opposite(e, hold->gate) : NULL;
     const struct snib__hold *peer = reads ? reads->peers : NULL;
-    while (peer && (peer->number != hold->number || peer->phase == SNIB__NEW))
+    while (peer && peer->number != hold->number)
         peer = peer->peer_next;
     return peer != NULL;
 }

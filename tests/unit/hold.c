@@ -840,6 +840,30 @@ static void write_ends_under_a_read(void **state)
     }
 }
 
+/* A read of another owner waits for the end of the write hold, and keeps nothing alive. */
+static void write_ends_before_a_read(void **state)
+{
+    (void)state;
+    const struct snib__acquire writes = {.owner = 7, .wait = SNIB__NEVER, .lease = 5 * SECOND};
+    struct snib__engine *engine = begin();
+    struct snib__hold *write = granted(engine, gate(engine, SNIB_WRITE, "rw"), &writes);
+    const struct snib__op *waits = acquire(engine, gate(engine, SNIB_READ, "rw"), 8);
+    for (int seconds = 0; seconds < 5; seconds++) {
+        for (answer_own(engine); on_the_way(engine) > 0; answer_own(engine))
+            answer(engine, ":5000\r\n");
+        now += SECOND;
+        snib__engine_tick(engine, now);
+    }
+    assert_false(waits->done);
+    assert_int_equal(snib__hold_state(engine, write, now), SNIB_HOLD_LOST);
+    assert_true(ready(engine));
+    const struct snib__conn *conn = conn_of(engine);
+    for (uint32_t i = 0; i < conn->ring_count; i++)
+        assert_int_not_equal(conn->ring[(conn->ring_head + i) & (conn->ring_cap - 1)].kind,
+                             SNIB__REQ_RELEASE);
+    snib__engine_free(engine);
+}
+
 /* Of several permits one may be gone, released by its id: the others are given back when the program is done with them.
  * Of a single one nothing is left. */
 static void one_of_several_permits_is_gone(void **state)
@@ -957,6 +981,7 @@ int main(void)
         cmocka_unit_test(stopped_for_a_lease),
         cmocka_unit_test(lent_lease_is_not_corrected),
         cmocka_unit_test(write_ends_under_a_read),
+        cmocka_unit_test(write_ends_before_a_read),
         cmocka_unit_test(one_of_several_permits_is_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
