@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "f3d8a52acb335321"
+#define SNIB_BUILD_ID "b54cdcdd40226cb2"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -24812,7 +24812,7 @@ static void durable_give_up(struct snib__engine *e, struct snib__node *node, int
             i++;
             continue;
         }
-        bool unsure = hold->flags & (SNIB__RESENT | SNIB__FIRST);
+        bool unsure = op->astray || (hold->flags & (SNIB__RESENT | SNIB__FIRST));
         op->cause = code;
         op->os_error = os_error;
         snib__gate_leave(e, op, now);
@@ -30152,20 +30152,24 @@ static void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, sn
 }
 
 /* Until when a server may have a hold, after its deadline: its clock may be slow, within the bounds, a request whose
- * answer is missing may have begun another lease, and a replica may know only a longer lease from before. */
+ * answer is missing may have begun another lease, and a replica may know only a longer lease from before.  A request on a
+ * lost connection may have been carried out until the next one was made, which ends that first. */
 static snib__time snib__release_end(const struct snib__engine *e, const struct snib__hold *hold)
 {
     if (hold->deadline == SNIB__NEVER) /* it has no lease, and would be held for ever */
         return SNIB__NEVER;
-    bool begun =
-        hold->lease_ms == 0 || hold->exact || /* by a renewal, or as its fixed lease */
-        (hold->flags & SNIB__RESENT) != 0;    /* by an acquisition that was carried out late */
+    bool begun = hold->lease_ms == 0 || hold->exact; /* by a renewal, or as its fixed lease */
     snib__time lease = snib__hold_lease(e, hold), slack = lease / 40 + 4 * SNIB__MARGIN;
+    snib__time from = hold->deadline;
     if (begun)
         slack += lease > e->config.lease ? lease : e->config.lease;
     if (hold->gate->kind->discipline == SNIB__QUEUED)
         slack += RELEASE_PLACE; /* it may be a place that is granted once more */
-    return hold->deadline + slack + e->extended;
+    if (hold->flags & SNIB__RESENT) {
+        snib__time late = snib__lease_end(hold->gate->node->ready_since, lease);
+        from = late > from ? late : from;
+    }
+    return from + slack + e->extended;
 }
 
 /* The lease has certainly ended at the server. */

@@ -537,7 +537,7 @@ static void durable_give_up(struct snib__engine *e, struct snib__node *node, int
             i++;
             continue;
         }
-        bool unsure = hold->flags & (SNIB__RESENT | SNIB__FIRST);
+        bool unsure = op->astray || (hold->flags & (SNIB__RESENT | SNIB__FIRST));
         op->cause = code;
         op->os_error = os_error;
         snib__gate_leave(e, op, now);

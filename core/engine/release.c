@@ -151,20 +151,24 @@ void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__tim
 }
 
 /* Until when a server may have a hold, after its deadline: its clock may be slow, within the bounds, a request whose
- * answer is missing may have begun another lease, and a replica may know only a longer lease from before. */
+ * answer is missing may have begun another lease, and a replica may know only a longer lease from before.  A request on a
+ * lost connection may have been carried out until the next one was made, which ends that first. */
 snib__time snib__release_end(const struct snib__engine *e, const struct snib__hold *hold)
 {
     if (hold->deadline == SNIB__NEVER) /* it has no lease, and would be held for ever */
         return SNIB__NEVER;
-    bool begun =
-        hold->lease_ms == 0 || hold->exact || /* by a renewal, or as its fixed lease */
-        (hold->flags & SNIB__RESENT) != 0;    /* by an acquisition that was carried out late */
+    bool begun = hold->lease_ms == 0 || hold->exact; /* by a renewal, or as its fixed lease */
     snib__time lease = snib__hold_lease(e, hold), slack = lease / 40 + 4 * SNIB__MARGIN;
+    snib__time from = hold->deadline;
     if (begun)
         slack += lease > e->config.lease ? lease : e->config.lease;
     if (hold->gate->kind->discipline == SNIB__QUEUED)
         slack += RELEASE_PLACE; /* it may be a place that is granted once more */
-    return hold->deadline + slack + e->extended;
+    if (hold->flags & SNIB__RESENT) {
+        snib__time late = snib__lease_end(hold->gate->node->ready_since, lease);
+        from = late > from ? late : from;
+    }
+    return from + slack + e->extended;
 }
 
 /* The lease has certainly ended at the server. */

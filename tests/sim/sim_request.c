@@ -172,11 +172,19 @@ static void follow(struct sim_process *process, uint64_t number, int side)
     }
 }
 
+/* Reads under a write hold share its number: when one is over, released or not, the next one begins. */
+static bool is_next_read(struct sim_process *process, const struct sim_owner *owner,
+                         uint64_t number)
+{
+    return owner->use.kind == SNIB_READ && owner->present == 0 && owner->releases > 0 &&
+           check_owner(process, number, 1)->use.permits != 0;
+}
+
 static void attempt(struct sim_process *process, uint64_t number, int side)
 {
     follow(process, number, side);
     struct sim_owner *owner = check_owner(process, number, side);
-    if (owner->again) {
+    if (owner->again || is_next_read(process, owner, number)) {
         bool on_its_way = owner->present != 0 && owner->releases > 0;
         owner->again = false;
         owner->attempts = 0;

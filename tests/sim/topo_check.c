@@ -793,8 +793,8 @@ static void check_engine(struct topo_process *process)
     process->unchecked = false;
 }
 
-/* A client that was closed has nothing left with a master that has heard all of it; but what a move that was given up has
- * left with another server comes back with the slot. */
+/* A client that was closed has nothing left with a master that it knew and that has heard all of it; but what a move that was
+ * given up has left with another server comes back with the slot. */
 void check_closed(const struct topo_process *process)
 {
     char owner[OWNER_MAX];
@@ -803,8 +803,10 @@ void check_closed(const struct topo_process *process)
     for (int i = 0; i < topo.name_count; i++) {
         const struct topo_name *name = &topo.names[i];
         model *m = check_truth(name, &key);
+        bool knows = process->asks[i] == topo.shards[name->shard].authority &&
+                     process->asks_since[i] < process->closed_at;
         for (size_t j = 0; m != NULL && owner_at(m, name, j, owner, &until); j++) {
-            if (strncmp(owner, process->uuid, sizeof process->uuid - 1) == 0 &&
+            if (knows && strncmp(owner, process->uuid, sizeof process->uuid - 1) == 0 &&
                 until > TOPO_EPOCH + topo.now && !name->broken_by_move &&
                 latest(name->broken_at, name->island_until) < process->closed_at) {
                 topo_fail("%u was closed and is over, and %s is held by %s", process->id,

@@ -202,8 +202,8 @@ MUTANTS = [
     Mutant(
         "what an extension may have kept is not released",
         "engine/release.c",
-        "return hold->deadline + slack + e->extended;",
-        "return hold->deadline + slack;",
+        "return from + slack + e->extended;",
+        "return from + slack;",
         "unit_extend",
     ),
     Mutant(
