@@ -400,12 +400,12 @@ static const char *check_lists(const struct snib__engine *e, const struct census
 }
 
 /* Whoever sleeps listens, or will as soon as the server can be reached.  If nodes have redirected the subscription, or while
- * the first fair waiter or one before this asks, or has the lock, it is asked for at the next sleep. */
+ * the first fair waiter or one before this asks, or has the lock, or no node serves it, it is asked for at the next sleep. */
 static const char *check_listener(const struct snib__chan *chan, const struct snib__waitq *waitq)
 {
     MUST(waitq->chan == chan);
     const struct snib__gate *gate = waitq->gate;
-    bool behind = gate->trying > 0 || snib__gate_active(gate);
+    bool behind = gate->trying > 0 || snib__gate_active(gate) || waitq->refused;
     bool sleeps = waitq->head && waitq->timer_at && waitq->head->hold->phase != SNIB__TRYING;
     if (sleeps && !behind && chan->state == SNIB__CHAN_OFF && chan->redirects == 0)
         MUST(chan->node->links[SNIB__PUBSUB].wanted);

@@ -427,7 +427,8 @@ void check_released(struct sim_process *process, const struct sim_hold *hold, in
     /* What a release found or missed may be back when its reply arrives: an acquisition came later
      * over a connection that could not be killed, or a stale data set has it. */
     bool honest =
-        code == SNIB_OK ? given_back || owner->found || (gone && owner->releases > 1 && lasts)
+        code == SNIB_OK ? given_back || owner->found ||
+                              ((gone || owner->missed) && owner->releases > 1 && lasts)
         : code == SNIB_LOST
             ? owner->missed ||
                   (gone && (!given_back || owner->releases > 1 || hold->use.kind == SNIB_READ))

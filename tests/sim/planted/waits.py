@@ -698,8 +698,8 @@ MUTANTS = [
     Mutant(
         "of a fair lock that replicas do not have in time it is said that it was never granted",
         "engine/durable.c",
-        "bool unsure = hold->flags & (SNIB__RESENT | SNIB__FIRST);",
-        "bool unsure = hold->flags & SNIB__RESENT;",
+        "bool unsure = op->astray || (hold->flags & (SNIB__RESENT | SNIB__FIRST));",
+        "bool unsure = op->astray || (hold->flags & SNIB__RESENT);",
         "unit_durable",
     ),
     Mutant(
