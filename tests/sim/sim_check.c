@@ -689,7 +689,9 @@ static void check_waiter(const struct sim_process *process, const struct sim_tas
     for (int i = 0; i < sim.name_count; i++) {
         waits = (task->use.names >> i & 1) != 0 ? latest(waits, process->free_at[i]) : waits;
     }
-    is_told &= since > hears;
+    /* Messages of its own releases that were lost are still expected: as many of others are taken for them, at most until
+     * the next re-check. */
+    is_told &= since > hears && !may_happen(FAULT_MUTE);
     snib__time limit = is_told ? sim.prompt : untold;
     if (sim.now > latest(latest(waits, since), hears) + limit + fair_slack(process, task)) {
         sim_fail("%s is free and %u waits for it", sim.names[task->use.name].text, process->id);
@@ -830,8 +832,9 @@ static bool may_stay(const model_key *key)
         const struct sim_name *name = &sim.names[i];
         bool counts = name->family == FAMILY_SEMAPHORE || name->family == FAMILY_PERMITS;
         const char *text = counts ? name->text : name->token;
-        /* Half a queue, or one whose waiters have crashed, ends minutes later; Redisson's never. */
-        bool dead = name->queue_torn || (sim.enabled >> FAULT_CRASH & 1) != 0;
+        /* Half a queue, or one whose waiters have crashed, or were closed while the server could not be reached, ends
+         * minutes later; Redisson's never. */
+        bool dead = name->queue_torn || may_happen(FAULT_CRASH) || may_happen(FAULT_CLOSE);
         bool half = dead && (name->alien || key->expires_ns != UINT64_MAX);
         if (half && (is_named(key, name->queue) || is_named(key, name->places))) {
             return true;
