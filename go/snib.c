@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "b54cdcdd40226cb2"
+#define SNIB_BUILD_ID "8d14d55ec5238870"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -5860,8 +5860,8 @@ struct snib__lock_kind {
     struct snib__name_script info;
     /* reply: 1 deleted, 0 not there */
     struct snib__name_script force;
-    /* what: enum snib_count.  Reply: an integer.  NULL if there is no
-     * counter; -4: `what` does not apply */
+    /* what: enum snib_count.  Reply: an integer.  NULL if there is no counter; -1 also if `what`
+     * does not apply, which callers have seen to */
     int (*count)(struct snib__buf *out, const struct snib__gate *gate, int32_t what, int64_t n);
     /* the wake-up channel; `out` has room for SNIB__CHANNEL_MAX; returns its length */
     size_t (*channel)(char *out, const struct snib__engine *engine, const struct snib__gate *gate,
@@ -34537,7 +34537,7 @@ static int latch_count(struct snib__buf *out, const struct snib__gate *gate, int
                        int64_t n)
 {
     if (what != SNIB_COUNT_GET && what != SNIB_COUNT_INIT && what != SNIB_COUNT_DOWN)
-        return -4;
+        return -1; /* the API refuses it */
     if (latch_begin(out, SNIB__SCRIPT_LATCH_COUNT, gate, 3) < 0 ||
         snib__resp_arg_int(out, what) < 0 || snib__resp_arg_int(out, n) < 0 ||
         latch_arg_channel(out, gate) < 0)
@@ -35006,7 +35006,7 @@ static int permits_count(struct snib__buf *out, const struct snib__gate *gate, i
                          int64_t n)
 {
     if (what < SNIB_COUNT_GET || what > SNIB_COUNT_TOTAL)
-        return -4;
+        return -1; /* the API refuses it */
     if (snib__script_begin(out, SNIB__SCRIPT_PERMITS_COUNT, 2, 5) < 0 ||
         snib__arg_name(out, gate) < 0 || permits_taken(out, gate) < 0 ||
         snib__resp_arg_int(out, what) < 0 || snib__resp_arg_int(out, n) < 0 ||
@@ -35279,7 +35279,7 @@ static int semaphore_count(struct snib__buf *out, const struct snib__gate *gate,
 {
     if (what != SNIB_COUNT_GET && what != SNIB_COUNT_INIT && what != SNIB_COUNT_ADD &&
         what != SNIB_COUNT_RELEASE && what != SNIB_COUNT_DRAIN)
-        return -4;
+        return -1; /* the API refuses it */
     if (snib__script_begin(out, SNIB__SCRIPT_SEMAPHORE_COUNT, 1, 4) < 0 ||
         snib__arg_name(out, gate) < 0 || snib__resp_arg_int(out, what) < 0 ||
         snib__resp_arg_int(out, n) < 0 || snib__arg_prefixed(out, SEMAPHORE_CHANNEL, gate) < 0)

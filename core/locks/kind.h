@@ -88,8 +88,8 @@ struct snib__lock_kind {
     struct snib__name_script info;
     /* reply: 1 deleted, 0 not there */
     struct snib__name_script force;
-    /* what: enum snib_count.  Reply: an integer.  NULL if there is no
-     * counter; -4: `what` does not apply */
+    /* what: enum snib_count.  Reply: an integer.  NULL if there is no counter; -1 also if `what`
+     * does not apply, which callers have seen to */
     int (*count)(struct snib__buf *out, const struct snib__gate *gate, int32_t what, int64_t n);
     /* the wake-up channel; `out` has room for SNIB__CHANNEL_MAX; returns its length */
     size_t (*channel)(char *out, const struct snib__engine *engine, const struct snib__gate *gate,

@@ -61,7 +61,7 @@ static int latch_count(struct snib__buf *out, const struct snib__gate *gate, int
                        int64_t n)
 {
     if (what != SNIB_COUNT_GET && what != SNIB_COUNT_INIT && what != SNIB_COUNT_DOWN)
-        return -4;
+        return -1; /* the API refuses it */
     if (latch_begin(out, SNIB__SCRIPT_LATCH_COUNT, gate, 3) < 0 ||
         snib__resp_arg_int(out, what) < 0 || snib__resp_arg_int(out, n) < 0 ||
         latch_arg_channel(out, gate) < 0)

@@ -104,7 +104,7 @@ static int permits_count(struct snib__buf *out, const struct snib__gate *gate, i
                          int64_t n)
 {
     if (what < SNIB_COUNT_GET || what > SNIB_COUNT_TOTAL)
-        return -4;
+        return -1; /* the API refuses it */
     if (snib__script_begin(out, SNIB__SCRIPT_PERMITS_COUNT, 2, 5) < 0 ||
         snib__arg_name(out, gate) < 0 || permits_taken(out, gate) < 0 ||
         snib__resp_arg_int(out, what) < 0 || snib__resp_arg_int(out, n) < 0 ||

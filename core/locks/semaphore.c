@@ -45,7 +45,7 @@ static int semaphore_count(struct snib__buf *out, const struct snib__gate *gate,
 {
     if (what != SNIB_COUNT_GET && what != SNIB_COUNT_INIT && what != SNIB_COUNT_ADD &&
         what != SNIB_COUNT_RELEASE && what != SNIB_COUNT_DRAIN)
-        return -4;
+        return -1; /* the API refuses it */
     if (snib__script_begin(out, SNIB__SCRIPT_SEMAPHORE_COUNT, 1, 4) < 0 ||
         snib__arg_name(out, gate) < 0 || snib__resp_arg_int(out, what) < 0 ||
         snib__resp_arg_int(out, n) < 0 || snib__arg_prefixed(out, SEMAPHORE_CHANNEL, gate) < 0)
