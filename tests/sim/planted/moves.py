@@ -415,7 +415,7 @@ MUTANTS = [
         "engine/durable.c",
         "if (snib__node_is_former(e, durable_link(node), &granted[i].request))",
         "if (now == 0)",
-        "sim/topology",
+        "unit_former former_server_replicates",
     ),
     Mutant(
         "a server that has its slot back is believed what it said before",
