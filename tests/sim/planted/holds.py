@@ -207,6 +207,7 @@ MUTANTS = [
         "engine/gate.c",
         "    if (number) { hold->number = number;",
         "    if (number) {",
+        "unit_share one_number",
     ),
     Mutant(
         "a first lease is not confirmed",
