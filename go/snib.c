@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "8d14d55ec5238870"
+#define SNIB_BUILD_ID "6b38051e06c9c4be"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -28657,6 +28657,8 @@ static void node_disowned(struct snib__engine *e, struct snib__link *link,
     snib__link_close(e, link, error, now);
     if (again && !here)
         snib__node_again(e, request, now);
+    else if (here && !first->wanted) /* it was down already, with nothing to do */
+        snib__node_want(e, node, now);
 }
 
 /* The server did not know the script: load it and resend the requests that need it.  Returns SNIB_OK, or why the request
@@ -29726,7 +29728,7 @@ static void place_ask(struct snib__engine *e, struct snib__hold *hold, snib__tim
 {
     struct snib__op *op = hold->op;
     hold->phase = SNIB__TRYING;
-    hold->flags &= (uint16_t) ~(SNIB__AWAKE | SNIB__PROMISED);
+    hold->flags &= (uint16_t)~SNIB__AWAKE;
     if (snib__chan_on(hold->gate->waitq))
         hold->flags |= op->once ? SNIB__AWAKE : SNIB__AWAKE | SNIB__QUEUES;
     hold->gate->trying++;
@@ -30411,7 +30413,6 @@ static void snib__gate_unanswered(struct snib__engine *e, const struct snib__req
     /* and so it is for all that share the question of tenure.c */
     for (struct snib__hold *each = hold; each; each = hold->passed ? each->next : NULL)
         each->flags |= SNIB__RESENT;
-    hold->flags &= (uint16_t)~SNIB__PROMISED;
     int kind = request->kind;
     if (!hold->op && (gate->kind->traits & SNIB__NO_HOLD)) {
         release_untry(e, hold, now);
@@ -30707,8 +30708,11 @@ static int snib__link_write(struct snib__engine *e, struct snib__link *link, str
     struct snib__hold *released = request->kind == SNIB__REQ_RELEASE ? request->subject : NULL;
     if (released && request->script != -1) /* an earlier try had one */
         snib__tenure_again(released);
-    if (request->kind == SNIB__REQ_ACQUIRE && snib__request_op(request))
+    if (request->kind == SNIB__REQ_ACQUIRE && snib__request_op(request)) {
         snib__waitq_mark(snib__request_op(request), now);
+        /* A grant heard of by now is older than the answer, whatever the server's clock does. */
+        ((struct snib__hold *)request->subject)->flags &= (uint16_t)~SNIB__PROMISED;
+    }
     size_t size = snib__buf_size(&conn->out);
     uint32_t replies = conn->ring_count;
     int script = send_append(e, conn, request, now);

@@ -494,6 +494,8 @@ static void node_disowned(struct snib__engine *e, struct snib__link *link,
     snib__link_close(e, link, error, now);
     if (again && !here)
         snib__node_again(e, request, now);
+    else if (here && !first->wanted) /* it was down already, with nothing to do */
+        snib__node_want(e, node, now);
 }
 
 /* The server did not know the script: load it and resend the requests that need it.  Returns SNIB_OK, or why the request

@@ -77,7 +77,7 @@ static void place_ask(struct snib__engine *e, struct snib__hold *hold, snib__tim
 {
     struct snib__op *op = hold->op;
     hold->phase = SNIB__TRYING;
-    hold->flags &= (uint16_t) ~(SNIB__AWAKE | SNIB__PROMISED);
+    hold->flags &= (uint16_t)~SNIB__AWAKE;
     if (snib__chan_on(hold->gate->waitq))
         hold->flags |= op->once ? SNIB__AWAKE : SNIB__AWAKE | SNIB__QUEUES;
     hold->gate->trying++;

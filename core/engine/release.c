@@ -410,7 +410,6 @@ void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *r
     /* and so it is for all that share the question of tenure.c */
     for (struct snib__hold *each = hold; each; each = hold->passed ? each->next : NULL)
         each->flags |= SNIB__RESENT;
-    hold->flags &= (uint16_t)~SNIB__PROMISED;
     int kind = request->kind;
     if (!hold->op && (gate->kind->traits & SNIB__NO_HOLD)) {
         release_untry(e, hold, now);

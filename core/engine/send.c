@@ -146,8 +146,11 @@ int snib__link_write(struct snib__engine *e, struct snib__link *link, struct sni
     struct snib__hold *released = request->kind == SNIB__REQ_RELEASE ? request->subject : NULL;
     if (released && request->script != -1) /* an earlier try had one */
         snib__tenure_again(released);
-    if (request->kind == SNIB__REQ_ACQUIRE && snib__request_op(request))
+    if (request->kind == SNIB__REQ_ACQUIRE && snib__request_op(request)) {
         snib__waitq_mark(snib__request_op(request), now);
+        /* A grant heard of by now is older than the answer, whatever the server's clock does. */
+        ((struct snib__hold *)request->subject)->flags &= (uint16_t)~SNIB__PROMISED;
+    }
     size_t size = snib__buf_size(&conn->out);
     uint32_t replies = conn->ring_count;
     int script = send_append(e, conn, request, now);

@@ -695,6 +695,30 @@ static void left_without_the_line(void **state)
     }
 }
 
+/* When the first connection was lost, nothing was held or asked for any more.  What the line's answer sends back to wait for a
+ * master, an acquisition that its caller has left, must not wait for the client's next operation. */
+static void refused_after_the_first_was_lost(void **state)
+{
+    (void)state;
+    struct snib__op *op = begin_durable(2, SNIB_DURABILITY_REFUSE, TWO);
+    assert_true(snib__engine_cancel(engine, op, now));
+    snib__engine_take_done(engine);
+    snib__op_free(engine, op);
+    answer_own(engine);
+    cut_link(engine);
+    assert_false(engine->home->links[SNIB__COMMAND].wanted);
+    answer_line_own("");
+    answer_line("", "-READONLY You can't write against a read only replica.\r\n");
+    await_connect(engine);
+    connect_link(engine);
+    answer_own(engine);
+    answer(engine, ":1\r\n"); /* the former line is ended */
+    answer_own(engine);
+    assert_int_equal(on_the_way(engine), 1);
+    assert_int_equal(conn_of(engine)->ring[conn_of(engine)->ring_head].kind, SNIB__REQ_RELEASE);
+    snib__engine_free(engine);
+}
+
 /* There is room for an acquisition, and no memory for the WAIT behind it.  The line ends for that, but not before the next
  * tick: what has led to the acquisition may be in the middle of a reply, or of further requests. */
 static void no_memory_for_the_wait(void **state)
@@ -766,6 +790,7 @@ int main(void)
         cmocka_unit_test(left_behind_a_wait),
         cmocka_unit_test(left_before_replicas_have_it),
         cmocka_unit_test(left_without_the_line),
+        cmocka_unit_test(refused_after_the_first_was_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -385,10 +385,17 @@ MUTANTS = [
         "unit_engine",
     ),
     Mutant(
+        "what a further connection sends back waits for the next operation",
+        "engine/node.c",
+        "else if (here && !first->wanted)",
+        "else if (false)",
+        "unit_durable",
+    ),
+    Mutant(
         "a promise outlives the connection of its request",
-        "engine/release.c",
-        "hold->flags &= (uint16_t)~SNIB__PROMISED; int kind",
-        "int kind",
+        "engine/send.c",
+        "((struct snib__hold *)request->subject)->flags &= (uint16_t)~SNIB__PROMISED;",
+        "",
         "unit_place",
     ),
     Mutant(
