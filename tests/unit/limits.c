@@ -140,34 +140,38 @@ static void thread_is_refused(void **state)
     }
 }
 
+/* With so few descriptors a ping names the reason.  On a busy machine its patience may be over before the first attempt:
+ * then it is asked again. */
+static void expect_no_connection(const char *url, rlim_t descriptors, int64_t wait_ms)
+{
+    snib_client *client = NULL;
+    snib_error error = {0};
+    const char *reason = NULL;
+    assert_int_equal(snib_client_open(url, NULL, &client, NULL), SNIB_OK);
+    for (int i = 0; i < 20 && !reason; i++) {
+        allow(descriptors);
+        int code = snib_client_ping(client, wait_ms, &error);
+        allow_again();
+        assert_int_equal(code, SNIB_ECONNECT);
+        reason = strstr(error.text, strerror(EMFILE));
+    }
+    if (!reason)
+        fail_msg("%s", error.text);
+    snib_client_free(client);
+}
+
 /* There is a thread, but no descriptor for its connection. */
 static void connection_is_refused(void **state)
 {
     (void)state;
-    snib_client *client = new_client();
-    snib_error error = {0};
-    allow_none();
-    int code = snib_client_ping(client, 0, &error);
-    allow_again();
-    assert_int_equal(code, SNIB_ECONNECT);
-    assert_non_null(strstr(error.text, strerror(EMFILE)));
-    snib_client_free(client);
+    expect_no_connection("unix:///nowhere", 0, 0);
 }
 
 /* There is one for the wait for a lookup, but none for the lookup: that says nothing about the host name. */
 static void lookup_is_refused(void **state)
 {
     (void)state;
-    snib_client *client = NULL;
-    snib_error error = {0};
-    assert_int_equal(snib_client_open("redis://nowhere.test?patience=300ms", NULL, &client, NULL),
-                     SNIB_OK);
-    allow(1);
-    int code = snib_client_ping(client, -1, &error);
-    allow_again();
-    assert_int_equal(code, SNIB_ECONNECT);
-    assert_non_null(strstr(error.text, strerror(EMFILE)));
-    snib_client_free(client);
+    expect_no_connection("redis://nowhere.test?patience=300ms", 1, -1);
 }
 
 #define STANDARD 3
