@@ -512,6 +512,33 @@ static void patience_is_not_of_what_was_cancelled(void **state)
     snib__engine_free(engine);
 }
 
+/* A waiter whose first try had no answer, and may have been carried out by a server from before, is not told that nothing was
+ * applied, although its later ones were refused or not sent. */
+static void earlier_try_stays_in_doubt(void **state)
+{
+    (void)state;
+    for (int lost = 0; lost < 2; lost++) {
+        struct snib__op *op = begin_durable(1, SNIB_DURABILITY_REFUSE, TWO);
+        if (lost) {
+            snib__engine_link_down(engine, line, SNIB_EUNREACHABLE, 104, now);
+            await_line();
+            snib__engine_link_up(engine, line, now);
+            answer_line_own(TWO);
+        }
+        answer_line("", ":8000\r\n"); /* another client holds it */
+        connect_pubsub(engine);
+        say_on_channel(engine, op->gate, NULL);
+        while (line->conn.ring_count > 0)
+            answer_line("", under_way(SNIB__REQ_ACQUIRE) ? ":8000\r\n" : ":2\r\n");
+        for (snib__engine_link_down(engine, line, SNIB_EUNREACHABLE, 111, now); !op->done;) {
+            await_line();
+            snib__engine_link_down(engine, line, SNIB_EUNREACHABLE, 111, now);
+        }
+        assert_int_equal(op->code, lost ? SNIB_EUNREACHABLE : SNIB_ECONNECT);
+        snib__engine_free(engine);
+    }
+}
+
 /* Once the line is up again, patience with the next outage starts over, also that of an operation
  * which has been there since the first. */
 static void patience_with_the_line_begins_anew(void **state)
@@ -784,6 +811,7 @@ int main(void)
         cmocka_unit_test(lost_count_of_what_has_no_owner),
         cmocka_unit_test(replicas_that_have_gone),
         cmocka_unit_test(patience_with_the_line_begins_anew),
+        cmocka_unit_test(earlier_try_stays_in_doubt),
         cmocka_unit_test(uncounted_replicas),
         cmocka_unit_test(place_outlives_a_wait),
         cmocka_unit_test(granted_but_not_to_replicas),

@@ -405,15 +405,47 @@ static void mistaken_message_is_heard(void **state)
     }
 }
 
+/* An acquisition without an answer may have been carried out as late as the connection was there, which the next one
+ * ends: its lease is one from then.  So long its release is tried, if the server refuses that. */
+static void late_lease_is_given_back(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+    connect_link(engine);
+    answer_own(engine);
+    assert_int_equal(on_the_way(engine), 1);
+    assert_true(snib__engine_cancel(engine, op, now));
+    cut_link(engine);
+    now += 5 * engine->config.lease;
+    await_connect(engine);
+    connect_link(engine);
+    const snib__time ended = now + engine->config.lease;
+    snib__time tried = now;
+    while (snib__engine_busy(engine) && tried < ended) {
+        assert_int_equal(on_the_way(engine), 1);
+        answer_own(engine);
+        tried = now;
+        answer(engine, REFUSED);
+        while (snib__engine_busy(engine) && on_the_way(engine) == 0) {
+            now = snib__engine_deadline(engine);
+            snib__engine_tick(engine, now);
+        }
+    }
+    assert_true(tried >= ended);
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(release_is_refused),      cmocka_unit_test(connection_is_another),
-        cmocka_unit_test(attempts_are_unanswered), cmocka_unit_test(writers_read),
-        cmocka_unit_test(what_is_known_is_said),   cmocka_unit_test(attempt_ends_in_doubt),
-        cmocka_unit_test(attempt_is_left),         cmocka_unit_test(grant_is_nobodys),
-        cmocka_unit_test(grant_is_the_next_ones),  cmocka_unit_test(a_call_waits_once),
-        cmocka_unit_test(an_attempt_waits),        cmocka_unit_test(mistaken_message_is_heard),
+        cmocka_unit_test(release_is_refused),       cmocka_unit_test(connection_is_another),
+        cmocka_unit_test(attempts_are_unanswered),  cmocka_unit_test(writers_read),
+        cmocka_unit_test(what_is_known_is_said),    cmocka_unit_test(attempt_ends_in_doubt),
+        cmocka_unit_test(attempt_is_left),          cmocka_unit_test(grant_is_nobodys),
+        cmocka_unit_test(grant_is_the_next_ones),   cmocka_unit_test(a_call_waits_once),
+        cmocka_unit_test(an_attempt_waits),         cmocka_unit_test(mistaken_message_is_heard),
+        cmocka_unit_test(late_lease_is_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

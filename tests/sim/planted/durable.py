@@ -4,6 +4,13 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "an earlier try that may have worked is forgotten when replicas cannot be reached",
+        "engine/durable.c",
+        "bool unsure = op->astray || (hold->flags",
+        "bool unsure = (hold->flags",
+        "unit_durable",
+    ),
+    Mutant(
         "the first connection stays where the address led before",
         "engine/lane.c",
         "if (snib__durable_is(link) && now > node->ready_since + LANE_FOLLOW)",

@@ -4,6 +4,13 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "a release ends before a lease that began late",
+        "engine/release.c",
+        "from = late > from ? late : from;",
+        "from = late > from ? from : late;",
+        "unit_settling",
+    ),
+    Mutant(
         "a hand-over that is repeated and finds nothing is a loss",
         "engine/sole.c",
         "bool ours = verdict.yes || ((hold->flags & SNIB__RESENT) && now < hold->deadline);",
