@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "6b38051e06c9c4be"
+#define SNIB_BUILD_ID "8ae2ab7bd2a96bde"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -28051,7 +28051,6 @@ static void move_holds(struct snib__engine *e, struct snib__gate *gate, struct s
 {
     for (struct snib__hold *hold = snib__gate_first(gate); hold;
          hold = snib__gate_next(gate, hold)) {
-        hold->flags &= (uint16_t)~SNIB__PROMISED;
         bool held = hold->phase == SNIB__HELD;
         if ((!held && hold->phase != SNIB__RELEASING) || !gate->kind->renew ||
             hold->deadline == SNIB__NEVER)

@@ -13,7 +13,6 @@ static void move_holds(struct snib__engine *e, struct snib__gate *gate, struct s
 {
     for (struct snib__hold *hold = snib__gate_first(gate); hold;
          hold = snib__gate_next(gate, hold)) {
-        hold->flags &= (uint16_t)~SNIB__PROMISED;
         bool held = hold->phase == SNIB__HELD;
         if ((!held && hold->phase != SNIB__RELEASING) || !gate->kind->renew ||
             hold->deadline == SNIB__NEVER)

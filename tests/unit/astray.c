@@ -57,6 +57,32 @@ static void asked_acquisition_is_collected(void **state)
     snib__engine_free(engine);
 }
 
+/* One that is collected there behind a WAIT is sent there when that is answered, and not first to its own node again. */
+static void collected_acquisition_stays(void **state)
+{
+    (void)state;
+    char text[64];
+    struct snib__engine *engine = begin_durable("a:0-8191 b:8192-16383");
+    held(engine, "{bar}1");
+    held(engine, "{foo}1");
+    struct snib__node *node = engine->route->serves(engine, "foo", 3);
+    sprintf(text, "ASK %d b:6379", snib__slot("bar", 3));
+    peers[0].says = text;
+    peers[0].times = -1;
+    peers[1].silent = true;
+    acquire(engine, gate(engine, SNIB_MUTEX, "{foo}2"), 0);
+    const struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "{bar}2"), 0);
+    pass(engine, now + 200 * SNIB__MS);
+    assert_true(snib__durable_pending(node));
+    const int sent = peers[0].scripts;
+    peers[1].silent = false;
+    pass(engine, now + 200 * SNIB__MS);
+    assert_true(op->done && op->code == SNIB_OK);
+    assert_int_equal(peers[0].scripts, sent);
+    assert_int_equal(peers[1].asking, 1);
+    snib__engine_free(engine);
+}
+
 /* Readers' lease keys are not declared by the script: where they have not arrived yet, all readers
  * would seem dead.  So requests that check readers wait until the slot has moved. */
 static void readers_are_not_looked_for_too_early(void **state)
@@ -331,6 +357,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(own_questions_are_not_redirected),
         cmocka_unit_test(asked_acquisition_is_collected),
+        cmocka_unit_test(collected_acquisition_stays),
         cmocka_unit_test(asked_acquisition_waits_for_no_link),
         cmocka_unit_test(node_without_slots_has_time_to_replicate),
         cmocka_unit_test(readers_are_not_looked_for_too_early),

@@ -211,7 +211,7 @@ MUTANTS = [
         "engine/release.c",
         "slack += lease > e->config.lease ? lease : e->config.lease;",
         "slack += 0;",
-        "unit_hold",
+        "unit_lost",
     ),
     Mutant(
         "an extension by the former server counts at the next one",

@@ -254,14 +254,14 @@ MUTANTS = [
         "engine/watchdog.c",
         "if (list->head && list->head == list->cursor && list->head->deadline <= now &&",
         "if (false && list->head &&",
-        "unit_hold",
+        "unit_lost",
     ),
     Mutant(
         "a renewal that is a month late is early",
         "engine/watchdog.c",
         "(long long)((now - due) / SNIB__MS)",
         "(long long)(int)((now - due) / SNIB__MS)",
-        "unit_hold",
+        "unit_lost",
     ),
     Mutant(
         "a renewal that comes too late counts",
@@ -291,7 +291,7 @@ MUTANTS = [
         "engine/gate.c",
         "if (owned && !snib__hold_over(e, hold, now))",
         "if (owned)",
-        "unit_hold",
+        "unit_lost",
     ),
     Mutant(
         "a hold is never at risk",
@@ -379,7 +379,7 @@ MUTANTS = [
         "engine/watchdog.c",
         "(hold->flags & SNIB__FIRST) && batch->lease_ms == watchdog_lease_ms(e, hold)",
         "(hold->flags & SNIB__FIRST)",
-        "unit_hold",
+        "unit_lost",
     ),
     Mutant(
         "a server's clock that was set back is not noticed",
@@ -490,7 +490,7 @@ MUTANTS = [
         "engine/hold.c",
         "if (hold->flags & SNIB__UNTOLD) hold_told(e, hold);",
         "hold->flags &= (uint16_t)~SNIB__UNTOLD;",
-        "unit_hold",
+        "unit_lost",
     ),
     Mutant(
         "a grant that comes late is renewed late",

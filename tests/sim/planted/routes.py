@@ -219,7 +219,7 @@ MUTANTS = [
         "engine/map.c",
         "snib__node_reroute(e, c->member[i].node, now);",
         "(void)i;",
-        "unit_redirects",
+        "unit_outages",
     ),
     Mutant(
         "an empty map takes everything",
@@ -233,14 +233,14 @@ MUTANTS = [
         "engine/pause.c",
         "else if (request->kind == SNIB__REQ_ACQUIRE && !hold->op) snib__gate_unanswered(e, request, now);",
         "",
-        "unit_redirects",
+        "unit_outages",
     ),
     Mutant(
         "a paused release goes on for ever",
         "engine/pause.c",
         "else if (request->kind == SNIB__REQ_RELEASE && !hold->op && snib__release_lapsed(e, hold, now)) snib__gate_retry_release(e, hold, now);",
         "",
-        "unit_redirects",
+        "unit_outages",
     ),
     Mutant(
         "a sentinel's own epoch is not believed again",
@@ -387,14 +387,14 @@ MUTANTS = [
         "engine/cluster.c",
         "now - c->calm_since > CLUSTER_REST)",
         "false)",
-        "unit_redirects",
+        "unit_outages",
     ),
     Mutant(
         "the first who may know is connected to every time",
         "engine/cluster.c",
         "*cluster_candidate(e, c->connect_turn++ % all)",
         "*cluster_candidate(e, tries % all)",
-        "unit_redirects",
+        "unit_outages",
     ),
     Mutant(
         "servers that are no cluster are waited for",

@@ -1,0 +1,404 @@
+/* outages.c - nodes of a cluster that are gone, silent or replaced: what is asked for, who waits how long, and what ends. */
+#include "nodes.h"
+
+/* A failover: the other nodes are asked for the map, and a hold that the new master does not have
+ * is lost because of it. */
+static void failover_is_asked_for(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    struct snib__hold *hold = held(engine, "foo"); /* 12182 */
+    assert_int_equal(served_by(engine, "foo"), 'b');
+    held(engine, "bar"); /* 5061 */
+    crash(engine, 'b');
+    pass(engine, now + 2 * SECOND);
+    assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_AT_RISK);
+    common_epoch++;
+    map_of(common, "a:0-8191 c:8192-16383");
+    pass(engine, now + 200 * SNIB__MS); /* while it is not served the others keep being asked */
+    assert_int_equal(served_by(engine, "foo"), 'c');
+    assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
+    assert_int_equal(peers[2].renewals, 1);
+    snib__engine_free(engine);
+}
+
+/* A hold that its release does not find at the new master is lost for the same reason, also if the release is that of the
+ * client's end. */
+static void failover_is_why_a_release_is_late(void **state)
+{
+    (void)state;
+    int32_t code;
+    for (int closes = 0; closes < 2; closes++) {
+        struct snib__op *op = NULL;
+        struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+        held(engine, "bar");
+        struct snib__hold *hold = held(engine, "foo");
+        crash(engine, 'b');
+        if (!closes)
+            op = snib__engine_release(engine, hold, now, &code);
+        pass(engine, now + SECOND);
+        assert_false(!closes && op->done);
+        common_epoch++;
+        map_of(common, "a:0-8191 c:8192-16383");
+        peers[2].hangs = true;
+        peers[2].says = ":0";
+        peers[2].times = -1;
+        pass(engine, now + SECOND);
+        if (closes)
+            snib__engine_close(engine, now);
+        for (struct snib__link *link = snib__engine_links(engine); link;
+             link = snib__link_next(link))
+            if (link->connecting)
+                snib__engine_link_up(engine, link, now);
+        pass(engine, now + SECOND);
+        assert_int_equal(engine->releasing, 0);
+        assert_true(closes || (op->code == SNIB_LOST && op->reason == SNIB_REASON_FAILOVER));
+        assert_int_equal(engine->stats.lost_failover, 1);
+        snib__engine_free(engine);
+    }
+}
+
+/* One failover after the other, or one outage of the same node after the other: with each the map is queried as often as
+ * with the first, however many queries there were before. */
+static void each_outage_is_asked_about_as_often(void **state)
+{
+    (void)state;
+    for (int replaced = 0; replaced < 2; replaced++) {
+        struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+        held(engine, "foo"); /* 12182 */
+        held(engine, "bar"); /* 5061 */
+        for (int round = 0; round < 4; round++) {
+            const char dead = replaced && round % 2 ? 'c' : 'b';
+            const char next = replaced && round % 2 == 0 ? 'c' : 'b';
+            char map[64];
+            crash(engine, dead);
+            pass(engine, now + 1500 * SNIB__MS);
+            const int asked = peers[0].asked;
+            pass(engine, now + SECOND);
+            assert_true(peers[0].asked - asked >= 8);
+            sprintf(map, "a:0-8191 %c:8192-16383", next);
+            common_epoch += replaced;
+            map_of(common, map);
+            peers[next - 'a'].down = false;
+            pass(engine, now + (replaced ? 200 : 2500) * SNIB__MS); /* it connects again */
+            assert_int_equal(served_by(engine, "foo"), next);
+            pass(engine, now + 100 * SNIB__MS);
+        }
+        snib__engine_free(engine);
+    }
+}
+
+/* A slot is not served now: the other nodes are asked for the map at once, repeatedly, and for as
+ * long as that lasts. */
+static void refusal_has_the_map_asked_for(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    held(engine, "foo");
+    held(engine, "bar");
+    pass(engine, now + SECOND);
+    peers[0].says = "CLUSTERDOWN Hash slot not served";
+    peers[0].times = -1;
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "{bar}2"), 0);
+    int asked = peers[0].asked + peers[1].asked;
+    pass(engine, now + SECOND);
+    asked = peers[0].asked + peers[1].asked - asked;
+    assert_true(asked >= 4 && asked <= 20);
+    common_epoch++;
+    map_of(common, "a:0-100 b:101-16383");
+    pass(engine, now + SECOND);
+    assert_true(op->done && op->code == SNIB_OK);
+    assert_int_equal(served_by(engine, "bar"), 'b');
+    asked = peers[0].asked + peers[1].asked;
+    pass(engine, now + 9 * SECOND);
+    assert_true(peers[0].asked + peers[1].asked - asked <= 1);
+    snib__engine_free(engine);
+}
+
+/* ---- A failover ---------------------------------------------------------------------------------------- */
+
+/* The node is down, and the others already know its successor: requests that wait for it wait no
+ * longer. */
+static void failed_node_is_not_waited_for(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    held(engine, "{foo}1");
+    held(engine, "bar");
+    ((struct snib__cluster *)engine->map)->asked_at = now; /* slightly too early */
+    common_epoch++;
+    map_of(common, "a:0-8191 c:8192-16383");
+    crash(engine, 'b');
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "{foo}2"), 0);
+    pass(engine, now + 100 * SNIB__MS);
+    assert_int_equal(served_by(engine, "foo"), 'c');
+    assert_true(op->done && op->code == SNIB_OK);
+    snib__engine_free(engine);
+}
+
+/* A client that only waits has nothing under way on the silent node but a ping; it looks for the failover all the same,
+ * before its next attempt. */
+static void silence_is_noticed_while_waiting(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    engine->config.lease = 3 * SECOND;
+    held(engine, "bar");
+    peers[1].says = peers[2].says = ":86400000"; /* another client has it, for a day */
+    peers[1].times = peers[2].times = -1;
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "foo"), 0);
+    pass(engine, now + SECOND);
+    const int scripts = peers[1].scripts;
+    peers[1].silent = true;
+    pass(engine, now + 1500 * SNIB__MS);
+    common_epoch++;
+    map_of(common, "a:0-8191 c:8192-16383");
+    pass(engine, now + 200 * SNIB__MS);
+    assert_int_equal(served_by(engine, "foo"), 'c');
+    assert_int_equal(peers[1].scripts, scripts);
+    assert_false(op->done);
+    snib__engine_free(engine);
+}
+
+/* A client that takes locks which replicas must have, and has nothing else under way there: with its connection for that not
+ * yet open, and with it.  The node is cut off without a word, and replaced. */
+static void silence_of_durable_link_is_noticed(void **state)
+{
+    (void)state;
+    int32_t code;
+    for (int open = 0; open < 2; open++) {
+        struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+        engine->config.durability = 1;
+        engine->config.durability_timeout = SECOND;
+        held(engine, "bar");
+        if (open)
+            snib__hold_drop(engine, held(engine, "{foo}1"), now);
+        else
+            snib__engine_describe(engine, "foo", 3, 100, now, &code);
+        pass(engine, now + 12 * SECOND); /* it is not due to ask for the map soon */
+        const int asked = peers[0].asked;
+        peers[1].silent = peers[1].hangs = true;
+        struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "foo"), 0);
+        pass(engine, now + 1500 * SNIB__MS);
+        assert_true(peers[0].asked - asked >= 8);
+        common_epoch++;
+        map_of(common, "a:0-8191 c:8192-16383");
+        pass(engine, now + 500 * SNIB__MS);
+        assert_int_equal(served_by(engine, "foo"), 'c');
+        assert_true(op->done && op->code == SNIB_OK);
+        snib__engine_free(engine);
+    }
+}
+
+/* The only replica takes over, and has none itself.  A number of replicas that was asked for counts there, too, as it does
+ * behind sentinels; where there has never been a replica it does not. */
+static void replica_that_takes_over_has_none(void **state)
+{
+    (void)state;
+    for (int variant = 0; variant < 4; variant++) {
+        bool never = variant & 1, known = variant & 2;
+        struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+        engine->config.durability = 1;
+        engine->config.durability_policy = SNIB_DURABILITY_REFUSE;
+        engine->config.durability_timeout = SECOND;
+        peers[1].alone = never;
+        peers[2].alone = true;
+        held(engine, "bar");
+        held(engine, "{foo}1");
+        crash(engine, 'b');
+        common_epoch++;
+        map_of(common, "a:0-8191 c:8192-16383");
+        if (known) /* it is met before it is needed */
+            pass(engine, now + 2 * SECOND);
+        struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "foo"), 0);
+        pass(engine, now + 2 * SECOND);
+        assert_true(op->done);
+        assert_int_equal(op->code, never ? SNIB_OK : SNIB_EREPLICAS);
+        snib__engine_free(engine);
+    }
+}
+
+/* What is known of a node's replicas is of the server at its address: the place of one that has left the cluster, taken by
+ * another, says nothing. */
+static void new_node_never_had_a_replica(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    engine->config.durability = 1;
+    engine->config.durability_policy = SNIB_DURABILITY_REFUSE;
+    engine->config.durability_timeout = SECOND;
+    peers[3].alone = true;
+    held(engine, "bar");
+    snib__hold_drop(engine, held(engine, "{foo}1"), now);
+    serve(engine);
+    const struct snib__node *node = engine->route->serves(engine, "foo", 3);
+    common_epoch++;
+    map_of(common, "a:0-16383");
+    pass(engine, now + 15 * SECOND);
+    common_epoch++;
+    map_of(common, "a:0-8191 d:8192-16383");
+    pass(engine, now + 15 * SECOND);
+    assert_ptr_equal(engine->route->serves(engine, "foo", 3), node);
+    assert_int_equal(served_by(engine, "foo"), 'd');
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "foo"), 0);
+    pass(engine, now + 2 * SECOND);
+    assert_true(op->done && op->code == SNIB_OK);
+    snib__engine_free(engine);
+}
+
+/* Only the pub/sub link is silent: the node answers on the other, and is asked a few times a second. */
+static void silence_of_messages_is_no_storm(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    engine->config.lease = 3 * SECOND;
+    held(engine, "bar");
+    peers[1].says = ":86400000"; /* another client has it, for a day */
+    peers[1].times = -1;
+    acquire(engine, gate(engine, SNIB_MUTEX, "foo"), 0);
+    pass(engine, now + SECOND);
+    peers[1].mute = true;
+    const int probed = peers[1].probed;
+    pass(engine, now + 2 * SECOND);
+    assert_in_range(peers[1].probed - probed, 1, 8);
+    snib__engine_free(engine);
+}
+
+/* A sleeping waiter's patience is with its present server's outage, not with the previous one's. */
+static void patience_is_with_the_present_server(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    held(engine, "bar");
+    peers[1].says = peers[2].says = ":86400000";
+    peers[1].times = peers[2].times = -1;
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "foo"), 0);
+    pass(engine, now + SECOND);
+    crash(engine, 'b');
+    pass(engine, now + 4 * SECOND);
+    assert_false(op->done);
+    common_epoch++;
+    map_of(common, "a:0-8191 c:8192-16383");
+    pass(engine, now + 10 * SECOND);
+    assert_int_equal(served_by(engine, "foo"), 'c');
+    assert_false(op->done);
+    snib__engine_free(engine);
+}
+
+/* A sleeping waiter's name moves to a node to which the connection neither succeeds nor fails. */
+static void patience_begins_with_the_move(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    held(engine, "bar");
+    peers[1].says = ":86400000";
+    peers[1].times = -1;
+    peers[2].hangs = true;
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "foo"), 0);
+    pass(engine, now + SECOND);
+    common_epoch++;
+    map_of(common, "a:0-8191 c:8192-16383");
+    for (int steps = 0; served_by(engine, "foo") != 'c';
+         steps++) { /* the map is requested now and then */
+        assert_true(steps < 200);
+        pass(engine, now + 100 * SNIB__MS);
+    }
+    pass(engine, now + 4 * SECOND);
+    assert_false(op->done);
+    pass(engine, now + 2 * SECOND);
+    assert_true(op->done && op->code == SNIB_ECONNECT);
+    snib__engine_free(engine);
+}
+
+/* Nor is it over at once if that node has been out of reach for long, or no node serves the name any more. */
+static void patience_does_not_end_with_the_move(void **state)
+{
+    (void)state;
+    for (int variant = 0; variant < 2; variant++) {
+        struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-15999 c:16000-16383");
+        held(engine, "bar");
+        held(engine, "x"); /* 16287 */
+        peers[1].says = ":86400000";
+        peers[1].times = -1;
+        struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "foo"), 0);
+        crash(engine, 'c');
+        pass(engine, now + 30 * SECOND);
+        common_epoch++;
+        map_of(common, variant ? "a:0-8191" : "a:0-8191 c:8192-16383");
+        while (served_by(engine, "foo") == 'b')
+            pass(engine, now + 10 * SNIB__MS);
+        pass(engine, now + 4500 * SNIB__MS);
+        assert_false(op->done);
+        pass(engine, now + SECOND);
+        assert_true(op->done && op->code == SNIB_ECONNECT);
+        snib__engine_free(engine);
+    }
+}
+
+/* ---- Requests that are paused ---------------------------------------------------------------------------- */
+
+/* A try that may have worked, and whose caller leaves before or after the error, is undone and not repeated. */
+static void paused_try_that_is_cancelled(void **state)
+{
+    (void)state;
+    for (int in_flight = 0; in_flight < 2; in_flight++) {
+        struct snib__engine *engine = begin_cluster("a:0-16383");
+        held(engine, "{m}1");
+        peers[0].says =
+            "ERR Script attempted to access a non local key in a cluster node script: x";
+        peers[0].times = 1;
+        peers[0].silent = in_flight;
+        const int scripts = peers[0].scripts;
+        struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+        serve(engine);
+        snib__engine_cancel(engine, op, now);
+        peers[0].silent = false;
+        pass(engine, now + SECOND);
+        assert_int_equal(peers[0].scripts, scripts + 2); /* the try and its release */
+        assert_int_equal(peers[0].releases, 1);
+        snib__engine_free(engine);
+    }
+}
+
+/* No node executes it, and no caller waits for it: a release is given up when its lease has
+ * ended, and one that a renewal without an answer may have begun. */
+static void refused_release_ends_with_its_lease(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-16383");
+    struct snib__hold *hold = held(engine, "m");
+    const snib__time end = hold->deadline + 30 * SECOND;
+    peers[0].says = "CLUSTERDOWN Hash slot not served";
+    peers[0].times = -1;
+    snib__hold_drop(engine, hold, now);
+    pass(engine, end);
+    assert_false(snib__engine_quiet(engine));
+    pass(engine, end + 2 * SECOND);
+    assert_true(snib__engine_quiet(engine));
+    const int releases = peers[0].releases;
+    pass(engine, now + 5 * SECOND);
+    assert_int_equal(peers[0].releases, releases);
+    snib__engine_free(engine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(failover_is_asked_for),
+        cmocka_unit_test(failover_is_why_a_release_is_late),
+        cmocka_unit_test(each_outage_is_asked_about_as_often),
+        cmocka_unit_test(refusal_has_the_map_asked_for),
+        cmocka_unit_test(failed_node_is_not_waited_for),
+        cmocka_unit_test(silence_is_noticed_while_waiting),
+        cmocka_unit_test(silence_of_durable_link_is_noticed),
+        cmocka_unit_test(replica_that_takes_over_has_none),
+        cmocka_unit_test(new_node_never_had_a_replica),
+        cmocka_unit_test(silence_of_messages_is_no_storm),
+        cmocka_unit_test(patience_is_with_the_present_server),
+        cmocka_unit_test(patience_begins_with_the_move),
+        cmocka_unit_test(patience_does_not_end_with_the_move),
+        cmocka_unit_test(paused_try_that_is_cancelled),
+        cmocka_unit_test(refused_release_ends_with_its_lease),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
