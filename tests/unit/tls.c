@@ -14,6 +14,7 @@
 #include <openssl/ssl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,6 +66,8 @@ struct peer {
     bool old;                /* only versions before 1.2 */
     bool wants_certificate;
     int fd;
+    sem_t
+        ready; /* it has read its files: later there may be no descriptors, or one that it frees too many */
     pthread_t thread;
 };
 
@@ -158,6 +161,7 @@ static void peer_serve(struct peer *peer)
     SSL_CTX *context = peer_context(peer);
     SSL *ssl = SSL_new(context);
     char byte;
+    sem_post(&peer->ready);
     SSL_set_fd(ssl, peer->fd);
     if (SSL_accept(ssl) == 1) {
         if (peer->manner == CUTS || peer->manner == DAMAGES)
@@ -175,11 +179,19 @@ static void peer_serve(struct peer *peer)
     SSL_CTX_free(context);
 }
 
+static bool peer_has_files(const struct peer *peer)
+{
+    return peer->manner != PLAIN && peer->manner != LEAVES && peer->manner != MUTE &&
+           peer->manner != ENDLESS;
+}
+
 static void *peer_main(void *argument)
 {
     struct peer *peer = argument;
     char bytes[512];
     ssize_t n;
+    if (!peer_has_files(peer))
+        sem_post(&peer->ready);
     if (peer->manner == PLAIN) {
         n = read(peer->fd, bytes, sizeof bytes);
         n = write(peer->fd, "-ERR unknown command\r\n", 22);
@@ -218,7 +230,7 @@ struct end {
     struct snib__tls *tls;
     struct snib__tls_failure failure;
     int steps;    /* of the handshake */
-    bool no_file; /* from its second step on there is no descriptor for one */
+    bool no_file; /* meanwhile there is no descriptor for one */
 };
 
 /* Wait for the files by their bell, as the driver does. */
@@ -246,7 +258,7 @@ static struct rlimit take_descriptors(void)
 
 static int shake(struct end *end)
 {
-    if (!end->no_file || end->steps == 0)
+    if (!end->no_file)
         return snib__tls_handshake(end->tls, end->fd);
     struct rlimit limit = take_descriptors();
     int step = snib__tls_handshake(end->tls, end->fd);
@@ -262,7 +274,10 @@ static int meet(struct end *end, const struct snib__tls_config *config, const ch
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
     end->fd = fds[0];
     end->peer.fd = fds[1];
+    assert_int_equal(sem_init(&end->peer.ready, 0, 0), 0);
     assert_int_equal(pthread_create(&end->peer.thread, NULL, peer_main, &end->peer), 0);
+    while (sem_wait(&end->peer.ready) < 0)
+        ;
     end->files = read_files(config);
     end->tls = snib__tls_new(end->files, host, &end->failure);
     if (!end->tls)
