@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "8ae2ab7bd2a96bde"
+#define SNIB_BUILD_ID "911372a64ccafd9c"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -1089,8 +1089,9 @@ SNIB_API void snib_hold_free(snib_hold *hold);
  *
  * For bindings whose garbage collector finds a hold that is still held: code may still work under it, so nothing
  * is released.  Renewal ends immediately, no SNIB_EVENT_LOST will arrive, and the lock is free when the lease has
- * ended at the server; until then every client waits for it, including this one.  A semaphore has no lease: its
- * permits stay taken.  A log record of level SNIB_LOG_WARNING names the lock, and the statistics count it.
+ * ended at the server; until then every client waits for it, including this one.  A write lock whose owner also
+ * reads stays taken until that read has ended, too.  A semaphore has no lease: its permits stay taken.  A log record of
+ * level SNIB_LOG_WARNING names the lock, and the statistics count it.
  *
  * For a multi or quorum lock this applies to all members.  If a lost hold may still exist on the server, it stays
  * there until its lease ends.  For a released hold this is snib_hold_free().  After a re-entry the hold lives
@@ -26594,6 +26595,16 @@ static int snib__hold_state(const struct snib__engine *e, const struct snib__hol
     return doubted ? SNIB_HOLD_AT_RISK : SNIB_HOLD_VALID;
 }
 
+/* When others can have what is left to its lease. */
+static const char *hold_freed(const struct snib__engine *e, const struct snib__hold *hold)
+{
+    if (hold->gate->kind->traits & SNIB__UNOWNED)
+        return "its permits stay taken";
+    return snib__gate_reads_on(e, hold)
+               ? "it is free when its lease and its owner's read have ended"
+               : "it is free when its lease ends";
+}
+
 /* The hold has no user any more, and the server keeps the lock until the lease ends. */
 static void hold_leave(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
@@ -26607,8 +26618,7 @@ static void hold_leave(struct snib__engine *e, struct snib__hold *hold, snib__ti
     e->stats.abandoned++;
     hold_log(e, hold->member ? SNIB_LOG_INFO : SNIB_LOG_WARNING, gate,
              hold->member ? "dropped as a member without a release" : "dropped without a release",
-             gate->kind->traits & SNIB__UNOWNED ? "its permits stay taken"
-                                                : "it is free when its lease ends");
+             hold_freed(e, hold));
     snib__gate_ref(gate);
     snib__gate_part(hold);
     snib__hold_settle(e, hold);

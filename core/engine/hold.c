@@ -342,6 +342,16 @@ int snib__hold_state(const struct snib__engine *e, const struct snib__hold *hold
     return doubted ? SNIB_HOLD_AT_RISK : SNIB_HOLD_VALID;
 }
 
+/* When others can have what is left to its lease. */
+static const char *hold_freed(const struct snib__engine *e, const struct snib__hold *hold)
+{
+    if (hold->gate->kind->traits & SNIB__UNOWNED)
+        return "its permits stay taken";
+    return snib__gate_reads_on(e, hold)
+               ? "it is free when its lease and its owner's read have ended"
+               : "it is free when its lease ends";
+}
+
 /* The hold has no user any more, and the server keeps the lock until the lease ends. */
 static void hold_leave(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
@@ -355,8 +365,7 @@ static void hold_leave(struct snib__engine *e, struct snib__hold *hold, snib__ti
     e->stats.abandoned++;
     hold_log(e, hold->member ? SNIB_LOG_INFO : SNIB_LOG_WARNING, gate,
              hold->member ? "dropped as a member without a release" : "dropped without a release",
-             gate->kind->traits & SNIB__UNOWNED ? "its permits stay taken"
-                                                : "it is free when its lease ends");
+             hold_freed(e, hold));
     snib__gate_ref(gate);
     snib__gate_part(hold);
     snib__hold_settle(e, hold);

@@ -4928,8 +4928,9 @@ SNIB_API void snib_hold_free(snib_hold *hold);
  *
  * For bindings whose garbage collector finds a hold that is still held: code may still work under it, so nothing
  * is released.  Renewal ends immediately, no SNIB_EVENT_LOST will arrive, and the lock is free when the lease has
- * ended at the server; until then every client waits for it, including this one.  A semaphore has no lease: its
- * permits stay taken.  A log record of level SNIB_LOG_WARNING names the lock, and the statistics count it.
+ * ended at the server; until then every client waits for it, including this one.  A write lock whose owner also
+ * reads stays taken until that read has ended, too.  A semaphore has no lease: its permits stay taken.  A log record of
+ * level SNIB_LOG_WARNING names the lock, and the statistics count it.
  *
  * For a multi or quorum lock this applies to all members.  If a lost hold may still exist on the server, it stays
  * there until its lease ends.  For a released hold this is snib_hold_free().  After a re-entry the hold lives

@@ -502,6 +502,31 @@ static void write_ends_under_a_read(void **state)
     }
 }
 
+/* One that is dropped is left to its lease, which is that of the read, too: the log does not promise more. */
+static void dropped_write_lasts_as_its_read(void **state)
+{
+    (void)state;
+    static const struct snib__acquire owned = {.owner = 7, .wait = SNIB__NEVER};
+    for (int reads = 0; reads < 2; reads++) {
+        struct snib__engine *engine = begin();
+        struct snib__hold *write = granted(engine, gate(engine, SNIB_WRITE, "rw"), &owned);
+        const char *text, *last = "";
+        int32_t level = 0;
+        snib__engine_log_level(engine, SNIB_LOG_WARNING);
+        if (reads)
+            granted(engine, gate(engine, SNIB_READ, "rw"), &owned);
+        snib__hold_abandon(engine, write, now);
+        snib__hold_drop(engine, write, now);
+        while ((text = snib__engine_take_log(engine, &level)))
+            last = text;
+        assert_string_equal(last, reads ? "lock \"rw\" was dropped without a release: it is free "
+                                          "when its lease and its owner's read have ended"
+                                        : "lock \"rw\" was dropped without a release: it is free "
+                                          "when its lease ends");
+        snib__engine_free(engine);
+    }
+}
+
 /* A read of another owner waits for the end of the write hold, and keeps nothing alive. */
 static void write_ends_before_a_read(void **state)
 {
@@ -573,6 +598,7 @@ int main(void)
         cmocka_unit_test(logged_member_that_is_let_go),
         cmocka_unit_test(lent_lease_is_not_corrected),
         cmocka_unit_test(write_ends_under_a_read),
+        cmocka_unit_test(dropped_write_lasts_as_its_read),
         cmocka_unit_test(write_ends_before_a_read),
         cmocka_unit_test(one_of_several_permits_is_gone),
     };

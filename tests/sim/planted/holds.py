@@ -4,6 +4,13 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "a dropped write hold is said to end before its owner's read",
+        "engine/hold.c",
+        "return snib__gate_reads_on(e, hold) ?",
+        "return hold->count == 0 ?",
+        "unit_hold dropped_write",
+    ),
+    Mutant(
         "a vote that is lost is logged as the loss of the lock",
         "engine/hold.c",
         "bool quiet = hold->member || reason == SNIB_REASON_CLOSED;",
