@@ -16,7 +16,8 @@ import pytest
 import snib
 from conftest import NewServer
 from snib import _core
-from support import PATIENCE, TIDY, Server, brief, canned_server, eventually
+from support import PATIENCE, TIDY, Server, brief, canned_server, eventually, free_port
+from test_ownership import COUNTED, KINDS
 
 BAD_NAMES = [
     "",
@@ -558,3 +559,74 @@ def test_errors_name_the_lock(server: Server, client: snib.Client) -> None:
 
         asyncio.run(main())
     server.admin.execute_command("ACL", "DELUSER", "guest")
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "latch"])
+@pytest.mark.parametrize("form", ["threads", "asyncio"])
+def test_every_error_names_the_lock(server: Server, form: str, kind: str) -> None:
+    """Of every kind: its name, its kind, the reason of a loss, and what the server said, if it was the server."""
+    make = KINDS.get(kind, lambda client: client.latch("name"))
+    package = snib if form == "threads" else snib.aio
+    errors: dict[str, snib.Error] = {}
+
+    async def do(value):
+        return await value if form == "asyncio" else value
+
+    async def ask(what: str, call) -> None:
+        with pytest.raises(snib.Error) as caught:
+            await do(call())
+        errors[what] = caught.value
+
+    async def held(lock):
+        return await do(lock.hold())
+
+    async def take(what: str, lock) -> None:
+        await ask(what, lambda: lock.wait(timeout=0) if kind == "latch" else lock.hold(timeout=0))
+
+    async def reach(what: str, client) -> None:
+        await take(what, make(client))
+        await do(client.close())
+
+    async def main() -> None:
+        client, rival = package.connect(server.url), package.connect(server.url)
+        lock, other = make(client), KINDS.get("write" if kind == "read" else kind, make)(rival)
+        if kind in COUNTED:
+            await do(lock.init(1))
+        if kind != "latch":
+            await do(other.acquire())
+            await ask("Busy", lambda: lock.hold(timeout=0))
+            await ask("Timeout", lambda: lock.hold(timeout=0.02))
+            await ask("NotHeld", lock.release)
+            await do(other.release())
+            hold = await held(lock)
+            await do(hold.release())
+            await ask("NotHeld, released", hold.release)
+            errors["NotHeld, asked"] = pytest.raises(snib.NotHeld, hold.check).value
+        if kind not in ("latch", "semaphore"):
+            hold = await held(lock)
+            server.admin.flushall()  # which the client does not know
+            await ask("Lost", hold.release)
+        server.admin.flushall()
+        server.admin.lpush("name", "not a lock of any kind")
+        await reach("WrongType", package.connect(server.url))
+        if kind != "multi":
+            await ask("WrongType, asked", lock.info)
+            await ask("WrongType, forced", lock.force_release)
+        server.admin.flushall()
+        await reach("PermissionDenied", package.connect(server.url, username="guest", password="pw"))
+        await reach("NotConnected", package.connect(f"redis://127.0.0.1:{free_port()}", patience=0.3))
+        await do(rival.close())
+        await do(client.close())
+        await take("Closed", lock)
+
+    server.admin.execute_command("ACL", "SETUSER", "guest", "on", ">pw", "~x", "&*", "+@all")
+    asyncio.run(main())
+    server.admin.execute_command("ACL", "DELUSER", "guest")
+    name = "name, name too" if kind == "multi" else "name"
+    wanted = "mutex" if kind in ("lock", "rlock") else kind
+    for what, error in errors.items():
+        assert type(error).__name__ == what.partition(",")[0]
+        assert (error.name, error.kind) == (name, wanted), what
+        assert error.reason == ("deleted" if what == "Lost" else None), what
+        said = {"WrongType": "WRONGTYPE ", "PermissionDenied": "NOPERM "}.get(what.partition(",")[0])
+        assert (error.server or "").startswith(said) if said else error.server is None, what
