@@ -353,6 +353,57 @@ static void half_open_limits(void **state)
     snib_client_free(rival);
 }
 
+/* ---- Peers that fall silent ------------------------------------------------------------------------ */
+
+/* Its connections are accepted, by the kernel, and nothing on them is answered. */
+static void server_that_stands_still(void **state)
+{
+    (void)state;
+    names_addresses = "127.0.0.1";
+    snib_client *client = open_name("still.test");
+    snib_hold *hold = must_acquire(must_lock(client, "held"), -1), *got;
+    struct cost cost = cost_begin(client);
+    server_pause(&server);
+    int32_t reason = 0;
+    EXPECT(snib_hold_wait(hold, patient_ms(2 * LEASE_MS), &reason, err), SNIB_LOST);
+    assert_int_equal(reason, SNIB_REASON_UNREACHABLE);
+    int code = snib_lock_acquire(must_lock(client, "held"), 0, -1, &got, NULL);
+    assert_true(code == SNIB_ECONNECT || code == SNIB_EUNREACHABLE);
+    nap_us(3000000);
+    cost_end(&cost);
+    server_continue(&server);
+    AWAIT(snib_client_ping(client, -1, NULL) == SNIB_OK, 10000);
+    snib_hold_free(hold);
+    snib_client_free(client);
+}
+
+/* Only the connection for messages is silent, and so is each that replaces it. */
+static void messages_that_stop(void **state)
+{
+    (void)state;
+    struct proxy *proxy = proxy_start(server.socket);
+    snib_client *client = must_open_lease(proxy_url(proxy), LEASE_MS);
+    snib_client *rival = must_open(server.url);
+    snib_hold *theirs = must_acquire(must_lock(rival, "waited for"), -1);
+    snib_op *waiting;
+    EXPECT(snib_lock_acquire_submit(must_lock(client, "waited for"), 0, -1, NULL, 1, &waiting, err),
+           SNIB_OK);
+    AWAIT(must_stats(client).waiting == 1 && server_channels(&server) == 1, 5000);
+    struct cost cost = cost_begin(client);
+    uint64_t connects = must_stats(client).connects;
+    proxy_stall_messages(proxy, true);
+    for (int64_t end = now_ms() + 60000; must_stats(client).connects < connects + 3;
+         nap_us(100000)) /* looking more often would cost more than the client */
+        assert_true(now_ms() < end);
+    cost_end(&cost);
+    proxy_stall_messages(proxy, false);
+    must_release(theirs);
+    must_release(must_end(waiting, 10000).hold);
+    snib_client_free(client);
+    snib_client_free(rival);
+    proxy_stop(proxy);
+}
+
 /* ---- A network that goes down --------------------------------------------------------------------- */
 
 static void loopback(bool up)
@@ -439,10 +490,11 @@ static int stop(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(swallowed),         cmocka_unit_test(one_of_two),
-        cmocka_unit_test(name_that_is_gone), cmocka_unit_test(resolver_that_hangs),
-        cmocka_unit_test(server_that_moves), cmocka_unit_test(black_hole),
-        cmocka_unit_test(half_open_limits),
+        cmocka_unit_test(swallowed),          cmocka_unit_test(one_of_two),
+        cmocka_unit_test(name_that_is_gone),  cmocka_unit_test(resolver_that_hangs),
+        cmocka_unit_test(server_that_moves),  cmocka_unit_test(black_hole),
+        cmocka_unit_test(half_open_limits),   cmocka_unit_test(server_that_stands_still),
+        cmocka_unit_test(messages_that_stop),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }
