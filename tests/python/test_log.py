@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from redis import Redis
 
 import snib
 from conftest import NewServer
@@ -327,6 +328,62 @@ def test_sentinels(new_server: NewServer, tmp_path: Path, log: Records) -> None:
         log.wait(f"127.0.0.1:{port} refused the subscription to .switch-master", logging.WARNING)
 
 
+def test_a_service_that_is_gone(new_server: NewServer, tmp_path: Path, log: Records) -> None:
+    master = free_port()
+    new_server("--port", str(master))
+    with (
+        sentinel_of(master, tmp_path) as port,
+        snib.connect(f"redis+sentinel://127.0.0.1:{port}/main?{PATIENT}") as client,
+        client.lock("held"),  # so that it asks
+    ):
+        with Redis(port=port) as sentinel:
+            sentinel.sentinel_remove("main")
+        log.wait('^no sentinel knows the service "main" any more', logging.WARNING)
+
+
+def test_sentinels_that_began_anew(new_server: NewServer, tmp_path: Path, log: Records) -> None:
+    """What they say has a lower number than what was said before."""
+    master, other = free_port(), free_port()
+    new_server("--port", str(master))
+    new_server("--port", str(other))
+    with (
+        sentinel_of(master, tmp_path, "sentinel config-epoch main 5") as port,
+        snib.connect(f"redis+sentinel://127.0.0.1:{port}/main?{PATIENT}") as client,
+        client.lock("held") as hold,
+    ):
+        with Redis(port=port) as sentinel:
+            sentinel.sentinel_remove("main")
+            sentinel.sentinel_monitor("main", "127.0.0.1", other, 1)
+        log.wait(f'^most sentinels were set up anew and have 127.0.0.1:{other} as the master of "main"', logging.WARNING)
+        hold.check()
+
+
+def test_one_of_several_connections_is_lost(server: Server, log: Records) -> None:
+    with snib.connect(server.url) as client:
+
+        def connections() -> list[int]:
+            own = [one for one in server.admin.client_list(_type="normal") if one["cmd"].startswith("evalsha")]
+            return sorted(int(one["id"]) for one in own)
+
+        def work(number: int) -> None:
+            while not done.is_set():
+                with client.lock(f"of thread {number}"):
+                    pass
+
+        done = threading.Event()
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
+        for thread in threads:
+            thread.start()
+        try:
+            eventually(lambda: len(connections()) > 1)
+            server.admin.client_kill_filter(_id=str(connections()[-1]))
+            log.wait("^lost one of the connections to ", logging.INFO)
+        finally:
+            done.set()
+            for thread in threads:
+                thread.join()
+
+
 # The test of each record that begins so: one here, or, where it takes more than a server, one of another file.
 TRIED = {
     "%s does not answer TIME": "test_a_time_that_is_refused",
@@ -346,12 +403,10 @@ TRIED = {
     "debug": "test_orders_that_are_refused",
     "durability": "test_no_replicas_for_durability",
     '%slock \\"%.*s%s\\" %s %s': "test_a_loss_and_a_forgotten_hold",
-    "lost one of the connections to %s": "tests/unit/lanes.c: lost_lane_is_killed_before_anything_is_repeated",
-    'most sentinels were set up anew and have %s as the master of \\"%.60s\\"': "tests/unit/sentinel.c: "
-    "sentinels_that_began_anew_are_told_of",
+    "lost one of the connections to %s": "test_one_of_several_connections_is_lost",
+    'most sentinels were set up anew and have %s as the master of \\"%.60s\\"': "test_sentinels_that_began_anew",
     "no connection to %s": "test_connections",
-    'no sentinel knows the service \\"%.60s\\" any more (%u of %u answered)': "tests/unit/sentinel.c: "
-    "service_that_is_gone_is_told_of",
+    'no sentinel knows the service \\"%.60s\\" any more (%u of %u answered)': "test_a_service_that_is_gone",
     "the clock of %s has moved by at least %+lld ms": "test_a_clock_that_moves",
     "the server does not accept the orders of locks": "test_orders_that_are_refused",
     "the server does not accept this client's identity": "test_an_identity_that_is_refused",
