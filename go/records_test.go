@@ -191,6 +191,16 @@ var provoke = map[string]func(*testing.T, recorder){
 		open(t, fmt.Sprintf("rediss://localhost:%d", port), log.option(), snib.TLSInsecure(true))
 	},
 	"says that the master of": func(t *testing.T, log recorder) { openBySentinel(t, log) },
+	"no sentinel knows the service ": func(t *testing.T, log recorder) {
+		sentinel := holdBySentinel(t, log)
+		tell(t, sentinel, "SENTINEL REMOVE main")
+	},
+	"most sentinels were set up anew": func(t *testing.T, log recorder) {
+		other := freePort(t)
+		startServer(t, "--port", other)
+		sentinel := holdBySentinel(t, log, "sentinel config-epoch main 5")
+		tell(t, sentinel, "SENTINEL REMOVE main", "SENTINEL MONITOR main 127.0.0.1 "+other+" 1") // with epoch 0
+	},
 	"refused the subscription to +switch-master": func(t *testing.T, log recorder) {
 		openBySentinel(t, log, snib.SentinelUsername("deaf"), snib.SentinelPassword("none"))
 	},
@@ -200,8 +210,6 @@ var provoke = map[string]func(*testing.T, recorder){
 var elsewhere = map[string]string{
 	// Calls of Go share a connection.
 	"a further connection to":         "tests/unit/lanes.c: lane_to_another_server_is_refused",
-	"no sentinel knows the service ":  "tests/unit/sentinel.c: service_that_is_gone_is_told_of",
-	"most sentinels were set up anew": "tests/unit/sentinel.c: sentinels_that_began_anew_are_told_of",
 	"lost one of the connections to ": "tests/unit/lanes.c: lost_lane_is_killed_before_anything_is_repeated",
 }
 
@@ -246,6 +254,32 @@ func openBySentinel(t *testing.T, log recorder, options ...snib.Option) {
 	startServer(t, "--port", port)
 	sentinel := startSentinel(t, port, "user deaf on nopass ~* &* +@all -subscribe")
 	open(t, "redis+sentinel://127.0.0.1:"+sentinel+"/main", append(options, log.option())...)
+}
+
+// holdBySentinel has a client hold a lock for as long as the test lasts, so that it asks its sentinel, and returns that
+// one's port.
+func holdBySentinel(t *testing.T, log recorder, further ...string) string {
+	port := freePort(t)
+	startServer(t, "--port", port)
+	sentinel := startSentinel(t, port, further...)
+	hold := lock(t, open(t, "redis+sentinel://127.0.0.1:"+sentinel+"/main", log.option()).Mutex("held"))
+	t.Cleanup(func() { must(t, hold.Unlock(background)) })
+	return sentinel
+}
+
+// tell has the server at this port of 127.0.0.1 carry out commands.
+func tell(t *testing.T, port string, commands ...string) {
+	conn, err := net.Dial("tcp", "127.0.0.1:"+port)
+	must(t, err)
+	defer conn.Close()
+	answers := bufio.NewReader(conn)
+	for _, command := range commands {
+		_, err = fmt.Fprintf(conn, "%s\r\n", command)
+		must(t, err)
+		if answer, err := answers.ReadString('\n'); err != nil || answer != "+OK\r\n" {
+			t.Fatalf("%s: %q, %v", command, answer, err)
+		}
+	}
 }
 
 // hastyClock is a proxy that sets the server's clock ahead by a minute at each TIME.
