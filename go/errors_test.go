@@ -61,6 +61,90 @@ func TestErrorsName(t *testing.T) {
 	}
 }
 
+// Of every kind: a wait that is over, a context that has ended, a loss, other data, and a missing right.
+func TestErrorsOfEveryKindName(t *testing.T) {
+	about := map[string][2]string{ // name and kind
+		"mutex": {"m", "mutex"}, "fair": {"f", "fair"}, "write": {"rw", "write"}, "read": {"rw", "read"}, "reentrant": {"r", "mutex"},
+		"fenced": {"e", "fenced"}, "spin": {"s", "spin"}, "plain": {"p", "plain"}, "semaphore": {"sem", "semaphore"},
+		"permits": {"per", "permits"}, "multi": {"a, b", "multi"}, "quorum": {"q", "quorum"}, "locker": {"rw", "read"},
+		"permits 2": {"per", "permits"},
+	}
+	servers := []*server{startServer(t), startServer(t), startServer(t)}
+	clients := func(url func(*server) string, options ...snib.Option) (all []*snib.Client) {
+		for _, s := range servers {
+			client, err := snib.Open(background, url(s), append(options, snib.Logger(nil))...)
+			must(t, err)
+			t.Cleanup(func() { _ = client.Close() })
+			all = append(all, client)
+		}
+		return all
+	}
+	everywhere := func(words ...string) {
+		for _, s := range servers {
+			s.do(t, words...)
+		}
+	}
+	ours, theirs := clients((*server).url), clients((*server).url)
+	everywhere("ACL", "SETUSER", "guest", "on", ">pw", "~x", "+@all", "&*")
+	guests := clients(func(s *server) string { return "unix://guest:pw@" + s.path })
+	rivals := everyKind(theirs[2], theirs[0], theirs[1])
+	ended, cancel := context.WithCancel(background)
+	cancel()
+	told := map[string]map[string]error{} // by what happened, and kind
+	tell := func(what, kind string, err error) {
+		if told[what] == nil {
+			told[what] = map[string]error{}
+		}
+		told[what][kind] = err
+	}
+	for kind, do := range everyKind(ours[2], ours[0], ours[1]) {
+		initialize(t, ours[2].Semaphore("sem"), 1)
+		initialize(t, ours[2].Permits("per"), 2)
+		rival := rivals[kind]
+		switch kind {
+		case "read", "locker":
+			rival = rivals["write"]
+		case "permits":
+			rival = rivals["permits 2"]
+		}
+		tell("cancelled", kind, do(ended, nothing))
+		must(t, rival(background, func(context.Context) error {
+			short, cancel := context.WithTimeout(background, 20*time.Millisecond)
+			defer cancel()
+			tell("timeout", kind, do(short, nothing))
+			return nil
+		}))
+		if kind != "semaphore" { // which nobody can lose
+			tell("lost", kind, do(background, func(context.Context) error { everywhere("FLUSHALL"); return nil }))
+		}
+		everywhere("FLUSHALL")
+		for _, name := range []string{"m", "f", "rw", "r", "e", "s", "p", "sem", "per", "a", "b", "q"} {
+			everywhere("LPUSH", name, "not a lock of any kind")
+		}
+		tell("data", kind, do(background, nothing))
+		everywhere("FLUSHALL")
+	}
+	for kind, do := range everyKind(guests[2], guests[0], guests[1]) {
+		tell("permission", kind, do(background, nothing))
+	}
+	for what, errs := range told {
+		for kind, err := range errs {
+			var e *snib.Error
+			if !errors.As(err, &e) || e.Name != about[kind][0] || e.Kind != about[kind][1] {
+				t.Errorf("%s, %s: %+v", what, kind, err)
+				continue
+			}
+			server := map[string]string{"data": "WRONGTYPE ", "permission": "NOPERM "}[what]
+			if (e.Server != "") != (server != "") || !strings.HasPrefix(e.Server, server) {
+				t.Errorf("%s, %s: the server said %q", what, kind, e.Server)
+			}
+			if (e.Reason == snib.ReasonDeleted) != (what == "lost") {
+				t.Errorf("%s, %s: reason %v", what, kind, e.Reason)
+			}
+		}
+	}
+}
+
 // A state prints in words, as a reason does.
 func TestStatesPrint(t *testing.T) {
 	want := "valid, at risk, lost, released, unknown"
