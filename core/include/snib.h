@@ -16,6 +16,9 @@
  * Times       are in milliseconds.  A wait of -1 has no limit, 0 means one attempt.  A wait that is shorter than
  *             a round trip ends with the reply to its first attempt, but try_timeout_ms after it began at the
  *             latest; so does one for several members that are asked one after another.
+ *             The client's patience is for a server that cannot be reached.  One that is connected, but silent, counts
+ *             as such once a reply is overdue: after reply_timeout_ms, or a fifth of the lease if that is shorter.
+ *             So "at most the client's patience" is the longer of these two times.
  * Unreachable a wait that ends while the server does not reply, or before it has confirmed this client's own
  *             earlier release of the lock, returns SNIB_ECONNECT or SNIB_EUNREACHABLE: whether the lock is free
  *             is unknown.  SNIB_BUSY and SNIB_TIMEDOUT mean that the server reported the lock as held, or that
