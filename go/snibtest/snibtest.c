@@ -1587,7 +1587,7 @@ static void score_reply(call *c, double score)
 static bool comes_before(const item *a, const item *b)
 {
     size_t n = a->field.n < b->field.n ? a->field.n : b->field.n;
-    int order = memcmp(a->field.p, b->field.p, n);
+    int order = n ? memcmp(a->field.p, b->field.p, n) : 0; /* an empty one may have no bytes */
     return a->score != b->score ? a->score < b->score
                                 : order < 0 || (order == 0 && a->field.n < b->field.n);
 }

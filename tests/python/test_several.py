@@ -231,10 +231,15 @@ def test_whether_it_is_locked_is_known_to_a_majority_only(nodes: Nodes) -> None:
 @pytest.mark.parametrize("closed", [1, 2])
 def test_the_client_of_a_minority_may_be_closed(nodes: Nodes, closed: int) -> None:
     """What acquire() got stays, too, whichever of the clients was opened first."""
+
+    def is_whole() -> bool:  # not only at the servers: two of three are enough for the lock, and the third may be the last
+        held = sorted(member._client.stats().held for member in members)
+        return held == [1, 1, 2]  # one of them counts the whole
+
     members = [*reversed(nodes.lock("vault").members)]
     lock = snib.QuorumLock(members, lease=10, quarantine=False)
     with lock as hold:
-        eventually(lambda: nodes.held("vault") == 3)
+        eventually(is_whole)
         assert lock.acquire(False) is False
         members[closed]._client.close()
         hold.check()
@@ -243,7 +248,7 @@ def test_the_client_of_a_minority_may_be_closed(nodes: Nodes, closed: int) -> No
     members = [*reversed(nodes.lock("vault").members)]
     lock = snib.QuorumLock(members, lease=10, quarantine=False)
     assert lock.acquire() is True
-    eventually(lambda: nodes.held("vault") == 3)
+    eventually(is_whole)
     members[closed]._client.close()
     eventually(lambda: nodes.held("vault") == 2)
     lock.release()
