@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "aa97c7a03a891fe0"
+#define SNIB_BUILD_ID "f425a6be2a4caa23"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -35917,6 +35917,7 @@ static const struct {
     {"invalid password", SNIB_EAUTH},
     {"AUTH", SNIB_EAUTH},
     {"max number of clients", SNIB_EUNREACHABLE},
+    {"in protected mode", SNIB_EUNREACHABLE}, /* DENIED: it takes no connections from other hosts */
     {"ACL failure", SNIB_EPERM},
     {"DB index", SNIB_EDATABASE},
     {"unknown command", SNIB_ENOTSUP},

@@ -49,6 +49,7 @@ static const struct {
     {"invalid password", SNIB_EAUTH},
     {"AUTH", SNIB_EAUTH},
     {"max number of clients", SNIB_EUNREACHABLE},
+    {"in protected mode", SNIB_EUNREACHABLE}, /* DENIED: it takes no connections from other hosts */
     {"ACL failure", SNIB_EPERM},
     {"DB index", SNIB_EDATABASE},
     {"unknown command", SNIB_ENOTSUP},

@@ -137,6 +137,10 @@ static void handshake_tells_why_it_fails(void **state)
                     "+OK\r\n+PONG\r\n:17\r\n$0\r\n\r\n-ERR DB index is out of range\r\n");
     handshake_fails(SNIB_ELOADING, &none, "-LOADING Redis is loading the dataset in memory\r\n");
     handshake_fails(SNIB_EUNREACHABLE, &none, "-ERR max number of clients reached\r\n");
+    /* it says so to whatever comes first, a login or what may be refused */
+    handshake_fails(SNIB_EUNREACHABLE, &none,
+                    "-DENIED Redis is running in protected mode because\r\n");
+    handshake_fails(SNIB_EUNREACHABLE, &both, "-DENIED Running in protected mode because\r\n");
     handshake_fails(SNIB_EPROTOCOL, &none, "SSH-2.0-OpenSSH_9.2p1 Debian\r\n");
     handshake_fails(SNIB_EPERM, &database,
                     "+OK\r\n+PONG\r\n:17\r\n$0\r\n\r\n-NOPERM this user has no permissions\r\n");
@@ -235,7 +239,8 @@ static void reply_to_nothing(void **state)
         const char *reply;
         int32_t failure;
     } replies[] = {{"-ERR max number of clients reached\r\n", SNIB_EUNREACHABLE},
-                   {"-DENIED Redis is running in protected mode\r\n", SNIB_ESERVER},
+                   {"-DENIED Redis is running in protected mode\r\n", SNIB_EUNREACHABLE},
+                   {"-ERR something else\r\n", SNIB_ESERVER},
                    {"-NOSCRIPT No matching script\r\n", SNIB_EPROTOCOL},
                    {"+OK\r\n", SNIB_EPROTOCOL},
                    {"*0\r\n", SNIB_EPROTOCOL}};

@@ -39,6 +39,13 @@ MUTANTS = [
         "unit_links",
     ),
     Mutant(
+        "what a server in protected mode says is passed over",
+        "net/conn.c",
+        '{"in protected mode", SNIB_EUNREACHABLE},',
+        "",
+        "unit_conn",
+    ),
+    Mutant(
         "a number of permits that has no room is told as a doubtful error",
         "net/conn.c",
         '{"the number of permits would leave", SNIB_EPERMITS},',
