@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "f425a6be2a4caa23"
+#define SNIB_BUILD_ID "8f21290c6a8677b3"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -1745,7 +1745,12 @@ struct snib__tls_files;
 
 /* Start reading them; NULL with errno.  The config is copied. */
 static struct snib__tls_files *snib__tls_files_new(const struct snib__tls_config *config);
-static void snib__tls_files_free(struct snib__tls_files *files);
+static void snib__tls_files_free(struct snib__tls_files *files); /* NULL is fine */
+/* As long as they are being read, further connections may wait for the same: another one, as if it had started them; NULL:
+ * they have been read, or files is NULL.  Who keeps them for that has a reference of its own. */
+static struct snib__tls_files *snib__tls_files_join(struct snib__tls_files *files);
+static struct snib__tls_files *snib__tls_files_keep(struct snib__tls_files *files);
+static void snib__tls_files_drop(struct snib__tls_files *files);      /* that reference; NULL is fine */
 static int snib__tls_files_bell(const struct snib__tls_files *files); /* readable when they are read */
 static bool snib__tls_files_done(const struct snib__tls_files *files);
 
@@ -2134,6 +2139,7 @@ struct snib__way {
     socklen_t last_n;                   /* 0: none has */
     bool worked;                        /* ... and a request was answered there */
     struct snib__resolve *resolving;    /* the only lookup at a time, finished or not */
+    struct snib__tls_files *reading;    /* the same for the files that TLS needs */
 };
 
 struct snib__op;
@@ -13061,8 +13067,10 @@ static bool sock_to_come(const struct snib__resolve *resolve, snib__time now)
 
 static void snib__way_free(struct snib__way *way)
 {
-    if (way)
+    if (way) {
         sock_resolve_put(way->resolving);
+        snib__tls_files_drop(way->reading);
+    }
     free(way);
 }
 
@@ -13270,6 +13278,9 @@ static int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out
         *out_code = SNIB_ERESOLVE;
     else if (sock->tls)
         snib__tls_too_late(sock->tls, &sock->failure);
+    else if (sock->fd >= 0)
+        snib__tls_fail(&sock->failure, SNIB__TLS_SILENT,
+                       "the certificates took too long to read from their files");
     *out_errno = ETIMEDOUT;
     return -1;
 }
@@ -13384,6 +13395,23 @@ static int sock_tcp(struct snib__sock *sock, snib__time now, int32_t *out_code)
     return sock_connect_step(sock, now) < 0 ? sock->last_error : 0;
 }
 
+/* The files are read for each connection, but by one thread at a time: a disk may hang.  What takes longer than an
+ * attempt is for the next ones, too; otherwise a slow disk would never be of use. */
+static int sock_files(struct snib__sock *sock)
+{
+    struct snib__way *way = sock->way;
+    sock->files = snib__tls_files_join(way->reading);
+    if (sock->files)
+        return 0;
+    snib__tls_files_drop(way->reading);
+    way->reading = NULL;
+    sock->files = snib__tls_files_new(way->tls);
+    if (!sock->files)
+        return errno;
+    way->reading = snib__tls_files_keep(sock->files);
+    return 0;
+}
+
 static void sock_free(struct snib__sock *sock)
 {
     if (sock->fd >= 0)
@@ -13413,11 +13441,10 @@ static struct snib__sock *snib__sock_new(struct snib__way *way, snib__time now, 
     sock->until = now + way->timeout;
     *out_code = SNIB_EUNREACHABLE;
     const char *path = way->address.path;
-    if (way->logins && !(sock->login = snib__login_ask(way->logins)))
-        *out_errno = errno;
-    else if (way->address.tls && !(sock->files = snib__tls_files_new(way->tls)))
-        *out_errno = errno;
-    else
+    *out_errno = way->logins && !(sock->login = snib__login_ask(way->logins)) ? errno : 0;
+    if (*out_errno == 0 && way->address.tls)
+        *out_errno = sock_files(sock);
+    if (*out_errno == 0)
         *out_errno = path[0] ? sock_unix(sock, path) : sock_tcp(sock, now, out_code);
     if (*out_errno == 0)
         return sock;
@@ -14835,6 +14862,7 @@ static void snib__tls_goodbye(struct snib__tls *tls, int fd)
 #define FILES_LARGE_COUNT 4
 #define FILES_SMALL 1032
 #define FILES_SMALL_COUNT 12
+#define FILES_OVER UINT32_MAX
 
 /* ---- The config ---- */
 
@@ -15045,9 +15073,12 @@ static void snib__tls_context_free(struct snib__tls_context *context)
 
 /* ---- The thread ---- */
 
-/* Shared by the thread and the socket; the last one frees it. */
+/* Shared by the thread, the connections that wait for it, and who may add more of these; the last one frees it.  What
+ * was read, a private key among it, goes with the last connection. */
 struct snib__tls_files {
     _Atomic int refs;
+    _Atomic uint32_t
+        waiting; /* connections; FILES_OVER: there were none when it was done, or are none any more */
     _Atomic bool done;
     int bell;
     struct snib__tls_config config; /* the thread's */
@@ -15056,15 +15087,48 @@ struct snib__tls_files {
     struct snib__tls_failure failure;
 };
 
-static void snib__tls_files_free(struct snib__tls_files *files)
+static void snib__tls_files_drop(struct snib__tls_files *files)
 {
     if (!files || atomic_fetch_sub(&files->refs, 1) != 1)
         return;
-    snib__tls_context_free(&files->context);
     snib__tls_config_free(&files->config);
     if (files->bell >= 0)
         snib__sys_close(files->bell);
     free(files);
+}
+
+/* The thread does this when it is done, and a connection that leaves: one of them finds that nobody is left. */
+static void files_forget(struct snib__tls_files *files)
+{
+    uint32_t nobody = 0;
+    if (atomic_load(&files->done) &&
+        atomic_compare_exchange_strong(&files->waiting, &nobody, FILES_OVER))
+        snib__tls_context_free(&files->context);
+}
+
+static void snib__tls_files_free(struct snib__tls_files *files)
+{
+    if (!files)
+        return;
+    atomic_fetch_sub(&files->waiting, 1);
+    files_forget(files);
+    snib__tls_files_drop(files);
+}
+
+static struct snib__tls_files *snib__tls_files_keep(struct snib__tls_files *files)
+{
+    atomic_fetch_add(&files->refs, 1);
+    return files;
+}
+
+static struct snib__tls_files *snib__tls_files_join(struct snib__tls_files *files)
+{
+    uint32_t n = files ? atomic_load(&files->waiting) : FILES_OVER;
+    do {
+        if (n == FILES_OVER || atomic_load(&files->done))
+            return NULL;
+    } while (!atomic_compare_exchange_weak(&files->waiting, &n, n + 1));
+    return snib__tls_files_keep(files);
 }
 
 static _Atomic uint32_t files_uses; /* of OpenSSL */
@@ -15155,7 +15219,8 @@ static void *files_main(void *argument)
     files_scrub_stack();
     atomic_store(&files->done, true);
     snib__sys_ring(files->bell);
-    snib__tls_files_free(files);
+    files_forget(files);
+    snib__tls_files_drop(files);
     snib__tls_thread_ends();
     snib__tls_unuse();
     return NULL;
@@ -15167,6 +15232,7 @@ static struct snib__tls_files *snib__tls_files_new(const struct snib__tls_config
     if (!files)
         return NULL;
     atomic_store(&files->refs, 2);
+    atomic_store(&files->waiting, 1);
     files->bell = snib__sys_bell();
     int error = files->bell < 0 ? errno : snib__tls_config_copy(config, &files->config);
     snib__tls_use();

@@ -85,8 +85,10 @@ static bool sock_to_come(const struct snib__resolve *resolve, snib__time now)
 
 void snib__way_free(struct snib__way *way)
 {
-    if (way)
+    if (way) {
         sock_resolve_put(way->resolving);
+        snib__tls_files_drop(way->reading);
+    }
     free(way);
 }
 
@@ -294,6 +296,9 @@ int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out_code, 
         *out_code = SNIB_ERESOLVE;
     else if (sock->tls)
         snib__tls_too_late(sock->tls, &sock->failure);
+    else if (sock->fd >= 0)
+        snib__tls_fail(&sock->failure, SNIB__TLS_SILENT,
+                       "the certificates took too long to read from their files");
     *out_errno = ETIMEDOUT;
     return -1;
 }
@@ -408,6 +413,23 @@ static int sock_tcp(struct snib__sock *sock, snib__time now, int32_t *out_code)
     return sock_connect_step(sock, now) < 0 ? sock->last_error : 0;
 }
 
+/* The files are read for each connection, but by one thread at a time: a disk may hang.  What takes longer than an
+ * attempt is for the next ones, too; otherwise a slow disk would never be of use. */
+static int sock_files(struct snib__sock *sock)
+{
+    struct snib__way *way = sock->way;
+    sock->files = snib__tls_files_join(way->reading);
+    if (sock->files)
+        return 0;
+    snib__tls_files_drop(way->reading);
+    way->reading = NULL;
+    sock->files = snib__tls_files_new(way->tls);
+    if (!sock->files)
+        return errno;
+    way->reading = snib__tls_files_keep(sock->files);
+    return 0;
+}
+
 static void sock_free(struct snib__sock *sock)
 {
     if (sock->fd >= 0)
@@ -437,11 +459,10 @@ struct snib__sock *snib__sock_new(struct snib__way *way, snib__time now, int32_t
     sock->until = now + way->timeout;
     *out_code = SNIB_EUNREACHABLE;
     const char *path = way->address.path;
-    if (way->logins && !(sock->login = snib__login_ask(way->logins)))
-        *out_errno = errno;
-    else if (way->address.tls && !(sock->files = snib__tls_files_new(way->tls)))
-        *out_errno = errno;
-    else
+    *out_errno = way->logins && !(sock->login = snib__login_ask(way->logins)) ? errno : 0;
+    if (*out_errno == 0 && way->address.tls)
+        *out_errno = sock_files(sock);
+    if (*out_errno == 0)
         *out_errno = path[0] ? sock_unix(sock, path) : sock_tcp(sock, now, out_code);
     if (*out_errno == 0)
         return sock;

@@ -43,6 +43,7 @@ struct snib__way {
     socklen_t last_n;                   /* 0: none has */
     bool worked;                        /* ... and a request was answered there */
     struct snib__resolve *resolving;    /* the only lookup at a time, finished or not */
+    struct snib__tls_files *reading;    /* the same for the files that TLS needs */
 };
 
 struct snib__op;

@@ -86,7 +86,12 @@ struct snib__tls_files;
 
 /* Start reading them; NULL with errno.  The config is copied. */
 struct snib__tls_files *snib__tls_files_new(const struct snib__tls_config *config);
-void snib__tls_files_free(struct snib__tls_files *files);
+void snib__tls_files_free(struct snib__tls_files *files); /* NULL is fine */
+/* As long as they are being read, further connections may wait for the same: another one, as if it had started them; NULL:
+ * they have been read, or files is NULL.  Who keeps them for that has a reference of its own. */
+struct snib__tls_files *snib__tls_files_join(struct snib__tls_files *files);
+struct snib__tls_files *snib__tls_files_keep(struct snib__tls_files *files);
+void snib__tls_files_drop(struct snib__tls_files *files);      /* that reference; NULL is fine */
 int snib__tls_files_bell(const struct snib__tls_files *files); /* readable when they are read */
 bool snib__tls_files_done(const struct snib__tls_files *files);
 

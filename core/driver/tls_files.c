@@ -20,6 +20,7 @@
 #define FILES_LARGE_COUNT 4
 #define FILES_SMALL 1032
 #define FILES_SMALL_COUNT 12
+#define FILES_OVER UINT32_MAX
 
 /* ---- The config ---- */
 
@@ -230,9 +231,12 @@ void snib__tls_context_free(struct snib__tls_context *context)
 
 /* ---- The thread ---- */
 
-/* Shared by the thread and the socket; the last one frees it. */
+/* Shared by the thread, the connections that wait for it, and who may add more of these; the last one frees it.  What
+ * was read, a private key among it, goes with the last connection. */
 struct snib__tls_files {
     _Atomic int refs;
+    _Atomic uint32_t
+        waiting; /* connections; FILES_OVER: there were none when it was done, or are none any more */
     _Atomic bool done;
     int bell;
     struct snib__tls_config config; /* the thread's */
@@ -241,15 +245,48 @@ struct snib__tls_files {
     struct snib__tls_failure failure;
 };
 
-void snib__tls_files_free(struct snib__tls_files *files)
+void snib__tls_files_drop(struct snib__tls_files *files)
 {
     if (!files || atomic_fetch_sub(&files->refs, 1) != 1)
         return;
-    snib__tls_context_free(&files->context);
     snib__tls_config_free(&files->config);
     if (files->bell >= 0)
         snib__sys_close(files->bell);
     free(files);
+}
+
+/* The thread does this when it is done, and a connection that leaves: one of them finds that nobody is left. */
+static void files_forget(struct snib__tls_files *files)
+{
+    uint32_t nobody = 0;
+    if (atomic_load(&files->done) &&
+        atomic_compare_exchange_strong(&files->waiting, &nobody, FILES_OVER))
+        snib__tls_context_free(&files->context);
+}
+
+void snib__tls_files_free(struct snib__tls_files *files)
+{
+    if (!files)
+        return;
+    atomic_fetch_sub(&files->waiting, 1);
+    files_forget(files);
+    snib__tls_files_drop(files);
+}
+
+struct snib__tls_files *snib__tls_files_keep(struct snib__tls_files *files)
+{
+    atomic_fetch_add(&files->refs, 1);
+    return files;
+}
+
+struct snib__tls_files *snib__tls_files_join(struct snib__tls_files *files)
+{
+    uint32_t n = files ? atomic_load(&files->waiting) : FILES_OVER;
+    do {
+        if (n == FILES_OVER || atomic_load(&files->done))
+            return NULL;
+    } while (!atomic_compare_exchange_weak(&files->waiting, &n, n + 1));
+    return snib__tls_files_keep(files);
 }
 
 static _Atomic uint32_t files_uses; /* of OpenSSL */
@@ -340,7 +377,8 @@ static void *files_main(void *argument)
     files_scrub_stack();
     atomic_store(&files->done, true);
     snib__sys_ring(files->bell);
-    snib__tls_files_free(files);
+    files_forget(files);
+    snib__tls_files_drop(files);
     snib__tls_thread_ends();
     snib__tls_unuse();
     return NULL;
@@ -352,6 +390,7 @@ struct snib__tls_files *snib__tls_files_new(const struct snib__tls_config *confi
     if (!files)
         return NULL;
     atomic_store(&files->refs, 2);
+    atomic_store(&files->waiting, 1);
     files->bell = snib__sys_bell();
     int error = files->bell < 0 ? errno : snib__tls_config_copy(config, &files->config);
     snib__tls_use();

@@ -3,6 +3,7 @@
  * next connection on. */
 #include "../support/support.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -291,7 +292,7 @@ enum fault { NONE, MUTE, ANCIENT, PLAIN, CUT, DAMAGE, STALL, FLOOD };
 static struct {
     _Atomic int fault;
     _Atomic int64_t after; /* after this many bytes towards the client */
-    _Atomic int happened;
+    _Atomic int accepted, happened;
     _Atomic int flooded; /* links whose client took a whole flood */
     _Atomic bool stop;
     int fd, port;
@@ -363,6 +364,7 @@ static void way_accept(int pair[2])
     char bytes[512];
     pair[0] = accept(way.fd, NULL, NULL);
     pair[1] = -1;
+    way.accepted++;
     switch (way.fault) {
     case MUTE:
         return;
@@ -421,7 +423,7 @@ static int way_new(void **state)
     socklen_t n = sizeof address;
     fresh(state);
     way.fault = NONE;
-    way.happened = way.flooded = 0;
+    way.accepted = way.happened = way.flooded = 0;
     way.stop = false;
     way.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(bind(way.fd, (struct sockaddr *)&address, n), 0);
@@ -473,6 +475,70 @@ static void mute_peer(void **state)
     AWAIT(snib_lock_acquire(must_lock(client, "x"), 0, LONG_MS, &hold, &error) == SNIB_OK, LONG_MS);
     must_release(hold);
     snib_client_free(client);
+}
+
+static int threads_now(void)
+{
+    int n = 0;
+    DIR *folder = opendir("/proc/self/task");
+    assert_non_null(folder);
+    for (const struct dirent *entry; (entry = readdir(folder));)
+        n += entry->d_name[0] != '.';
+    closedir(folder);
+    return n;
+}
+
+/* Copy a file into a pipe, whose reader awaits it; false: there is none. */
+static bool feed_pipe(const char *pipe, const char *file)
+{
+    char bytes[8192];
+    int to = open(pipe, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    if (to < 0)
+        return false;
+    int from = open(file, O_RDONLY | O_CLOEXEC);
+    ssize_t n = read(from, bytes, sizeof bytes);
+    assert_true(n > 0 && n < (ssize_t)sizeof bytes);
+    assert_int_equal(write(to, bytes, (size_t)n), n);
+    close(from);
+    close(to);
+    return true;
+}
+
+/* A disk that hangs: the system's CAs are a pipe.  One thread reads it, however many connections are tried meanwhile, and
+ * the reason is told.  What it has read at last serves the attempt that waits then. */
+static void files_that_hang(void **state)
+{
+    (void)state;
+    enum { ATTEMPTS = 3 };
+    snib_error error = {0};
+    snib_hold *hold = NULL;
+    char pipe[128], ca[128];
+    snprintf(pipe, sizeof pipe, "%s/hangs-%d", server_certs(), (int)getpid());
+    snprintf(ca, sizeof ca, "%s/ca.crt", server_certs());
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    setenv("SSL_CERT_FILE", pipe, 1);
+    const int before = threads_now();
+    snib_client *client =
+        open_hasty(url_at(way.port, ""), LONG_MS, (struct haste){.connect_ms = 250});
+    snib_queue *queue = must_queue(client);
+    snib_lock *lock = must_lock(client, "x");
+    EXPECT(snib_lock_acquire_submit(lock, 0, -1, queue, 0, NULL, err), SNIB_OK);
+    AWAIT(way.accepted >= ATTEMPTS, LONG_MS);
+    assert_true(threads_now() <= before + 2); /* the client's own, and the one that reads */
+    assert_int_equal(snib_lock_acquire(lock, 0, 0, &hold, &error), SNIB_ECONNECT);
+    print_message("          %s\n", error.text);
+    assert_non_null(strstr(error.text, "took too long to read"));
+    for (int seen = way.accepted; must_stats(client).connects == 0; seen = way.accepted) {
+        AWAIT(way.accepted > seen || must_stats(client).connects > 0, LONG_MS);
+        feed_pipe(pipe, ca);
+    }
+    assert_int_equal(must_event(queue, LONG_MS).code, SNIB_OK);
+    snib_queue_free(queue);
+    snib_client_free(client);
+    while (feed_pipe(pipe, ca))
+        ;
+    unsetenv("SSL_CERT_FILE");
+    unlink(pipe);
 }
 
 /* A peer between client and server, without any key, that never ends the handshake: it is given up, callers and the loss
@@ -850,6 +916,7 @@ int main(void)
         TEST(certificate_that_turns_bad),
         WAY_TEST(peers),
         WAY_TEST(mute_peer),
+        WAY_TEST(files_that_hang),
         WAY_TEST(flooding_peer),
         WAY_TEST(cut_anywhere),
         WAY_TEST(stalled),

@@ -112,6 +112,9 @@ static int refuse_each(struct snib__way *way, struct snib__logins *logins)
         assert_true(error == ENOMEM || error == EMFILE || error == EAGAIN);
         if (logins) /* a question that was asked would stay for the next socket */
             forget(logins);
+        while (way->reading &&
+               !snib__tls_files_done(way->reading)) /* the next would wait for it, too */
+            sched_yield();
         if (!logins && !way->address.tls) { /* no thread had a part in it */
             assert_int_equal(blocks, blocks_before);
             assert_int_equal(descriptors, descriptors_before);

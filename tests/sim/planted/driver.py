@@ -46,6 +46,13 @@ MUTANTS = [
         "sim/driver",
     ),
     Mutant(
+        "each attempt to connect has a thread that waits for a disk which hangs",
+        "driver/sock.c",
+        "sock->files = snib__tls_files_join(way->reading);",
+        "sock->files = NULL;",
+        "live/tls files_that_hang",
+    ),
+    Mutant(
         "connecting knows no limit",
         "driver/sock.c",
         "if (step != 0 || now < sock->until)",
