@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "8f21290c6a8677b3"
+#define SNIB_BUILD_ID "bee75a8aaeb2760a"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -8711,6 +8711,11 @@ static int options_agree(const snib_client_options *o, const struct snib__url *u
         return options_bad(err, "the option tls_key requires tls_cert");
     if (url->tls_key_password && !url->tls_cert)
         return options_bad(err, "the option tls_key_password requires tls_cert");
+    const char *name = url->tls_server_name;
+    struct snib__address host;
+    if (name && !snib__address_host(&host, name, strlen(name), 1, true))
+        return options_bad(err, "tls_server_name must be a host name or an address, without a dot "
+                                "or brackets in front");
     if (url->tls_ca && o->tls_insecure > 0)
         return options_bad(err, "tls_insecure accepts any certificate, so leave tls_ca out");
     if ((url->sentinel_username || url->sentinel_password) && url->topology != SNIB__SENTINEL)
@@ -35536,7 +35541,8 @@ static char address_lower(char c)
     return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
 }
 
-/* Characters of names and addresses; whether the host exists is for the resolver to say. */
+/* Characters of names and addresses; whether the host exists is for the resolver to say.  A dot in front stands, to
+ * OpenSSL, for every name that ends so. */
 static bool address_is_host(const char *host, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -35545,7 +35551,7 @@ static bool address_is_host(const char *host, size_t n)
         if (!is_letter && c != '-' && c != '.' && c != '_' && c != ':')
             return false;
     }
-    return n > 0 && n <= SNIB__HOST_MAX;
+    return n > 0 && n <= SNIB__HOST_MAX && host[0] != '.';
 }
 
 static bool snib__address_host(struct snib__address *out, const char *host, size_t n, long port, bool tls)

@@ -339,6 +339,11 @@ static int options_agree(const snib_client_options *o, const struct snib__url *u
         return options_bad(err, "the option tls_key requires tls_cert");
     if (url->tls_key_password && !url->tls_cert)
         return options_bad(err, "the option tls_key_password requires tls_cert");
+    const char *name = url->tls_server_name;
+    struct snib__address host;
+    if (name && !snib__address_host(&host, name, strlen(name), 1, true))
+        return options_bad(err, "tls_server_name must be a host name or an address, without a dot "
+                                "or brackets in front");
     if (url->tls_ca && o->tls_insecure > 0)
         return options_bad(err, "tls_insecure accepts any certificate, so leave tls_ca out");
     if ((url->sentinel_username || url->sentinel_password) && url->topology != SNIB__SENTINEL)

@@ -14,7 +14,8 @@ static char address_lower(char c)
     return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
 }
 
-/* Characters of names and addresses; whether the host exists is for the resolver to say. */
+/* Characters of names and addresses; whether the host exists is for the resolver to say.  A dot in front stands, to
+ * OpenSSL, for every name that ends so. */
 static bool address_is_host(const char *host, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -23,7 +24,7 @@ static bool address_is_host(const char *host, size_t n)
         if (!is_letter && c != '-' && c != '.' && c != '_' && c != ':')
             return false;
     }
-    return n > 0 && n <= SNIB__HOST_MAX;
+    return n > 0 && n <= SNIB__HOST_MAX && host[0] != '.';
 }
 
 bool snib__address_host(struct snib__address *out, const char *host, size_t n, long port, bool tls)

@@ -16,8 +16,8 @@ static struct snib__address host(const char *name, long port)
 static void what_is_one(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"",     " ",   "a b",      "a/b", "a@b", "[::1]",
-                                      "a%41", "a,b", "\xc3\xa4", "a{",  "a`b"};
+    static const char *const bad[] = {"",      ".h",   " ",   "a b",      "a/b", "a@b",
+                                      "[::1]", "a%41", "a,b", "\xc3\xa4", "a{",  "a`b"};
     char longest[255];
     struct snib__address address, untouched;
     memset(&untouched, 7, sizeof untouched);

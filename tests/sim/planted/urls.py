@@ -4,6 +4,13 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "a name that begins with a dot is that of every server whose name ends so",
+        "net/address.c",
+        "&& host[0] != '.'",
+        "",
+        "unit_options",
+    ),
+    Mutant(
         "a relative path is read in the working directory of the moment",
         "api/options.c",
         "if (!*path || (*path)[0] == '/')",
