@@ -49,11 +49,16 @@ class StaleToken(Lost):
     """A newer token has been seen: the hold behind this one was lost."""
 
 
+def _text(value: str, what: str) -> None:
+    """Of another type it may be another name: bytes another row or hash than str, and None in SQLite a new row each time."""
+    if not isinstance(value, str):
+        raise TypeError(f"{what} must be a str, not {type(value).__name__}")
+
+
 def _checked(token: int, owner: str) -> None:
     if isinstance(token, bool) or not isinstance(token, int):
         raise TypeError(f"token must be an int, not {type(token).__name__}")
-    if not isinstance(owner, str):
-        raise TypeError(f"owner must be a str, not {type(owner).__name__}")
+    _text(owner, "owner")
     if not 0 < token <= _TOKEN_MAX:
         raise InvalidArgument("token must be 1 to 2**63-1; take it from the hold of a fenced lock")
 
@@ -150,7 +155,7 @@ _DIALECTS = {
 
 def _library(connection: Any) -> str:
     kinds = type(connection).__mro__
-    if not any("Async" in kind.__name__ for kind in kinds):
+    if not any("async" in kind.__name__.lower() for kind in kinds):
         for kind in kinds:
             library = kind.__module__.partition(".")[0]
             if library in _DIALECTS:
@@ -199,17 +204,23 @@ def sql_check(connection: Any, name: str, token: int, owner: str) -> None:
     together or not at all, and the row stays locked until the transaction ends.  Outside a
     transaction it protects nothing.
 
-    connection  to SQLite, PostgreSQL or MariaDB, by sqlite3, psycopg (3 or 2), PyMySQL,
-                mysqlclient or mysql.connector; a Connection or Session of SQLAlchemy; Django's
+    connection  to SQLite, PostgreSQL or MariaDB, by sqlite3, psycopg (3 or 2; not in a pipeline),
+                PyMySQL, mysqlclient or mysql.connector; a Connection or Session of SQLAlchemy; Django's
                 connection.  MySQL gets the statements of MariaDB and should do; it is not tested, nor
                 are psycopg2, mysqlclient and mysql.connector.  Table and statements are the same as
                 in the C and Go packages.
     """
     _checked(token, owner)
+    _text(name, "name")
     values = {"name": name, "token": token, "owner": owner}
     dialect, execute = _of(connection)
     if dialect in ("sqlite", "postgresql"):
-        accepted = execute(SQL_ACCEPT, values).rowcount == 1
+        changed = execute(SQL_ACCEPT, values).rowcount
+        if changed < 0:  # it is not known yet, which says nothing about the token
+            raise NotSupported(
+                "the driver does not say whether the token was accepted; call it outside of a pipeline"
+            )
+        accepted = changed == 1
     elif dialect in ("mysql", "mariadb"):
         execute(SQL_NOTE_MYSQL, values)
         accepted = execute(SQL_VERIFY_MYSQL, values).fetchone() is not None
@@ -247,6 +258,7 @@ def redis_check(redis: Evaluates, fence: str, token: int, owner: str) -> None:
     redis.eval(REDIS_ACCEPT, 1, fence, token, owner)` returns 1, or 0 for a stale token.
     """
     _checked(token, owner)
+    _text(fence, "fence")
     if not _accepted(redis.eval(REDIS_ACCEPT, 1, fence, str(token), owner)):
         raise _stale(token, repr(fence))
 
@@ -266,7 +278,9 @@ def redis_set(
            must be in one slot, so the key then needs a hash tag, as in "{order:7}".
     """
     _checked(token, owner)
+    _text(key, "key")
     noted = f"{key}:fence" if fence is None else fence
+    _text(noted, "fence")
     if not _accepted(redis.eval(REDIS_ACCEPT, 2, noted, key, str(token), owner, value)):
         raise _stale(token, repr(key))
 

@@ -14,6 +14,7 @@ import psycopg
 import pymysql
 import pytest
 import sqlalchemy
+import sqlalchemy.ext.asyncio
 import sqlalchemy.orm
 from databases import MariaDB, Postgres
 from snib import fencing
@@ -204,6 +205,18 @@ def test_a_transaction_that_began_earlier_sees_the_newer_token(mariadb: MariaDB)
             fencing.sql_check(connection, "earlier", 1, "a")
 
 
+def test_a_pipeline_is_refused(postgres: Postgres) -> None:
+    """There no result is known before its end, and StaleToken would be a lie."""
+    with psycopg.connect(postgres.url) as database:
+        fencing.sql_create(database)
+        database.commit()
+        with pytest.raises(fencing.NotSupported, match="outside of a pipeline"):
+            with database.transaction(), database.pipeline():
+                fencing.sql_check(database, "piped", 1, "a")
+        with database.transaction():
+            fencing.sql_check(database, "piped", 1, "b")
+
+
 def test_unknown_connections_and_dialects() -> None:
     class Dialect:
         name = "oracle"
@@ -216,3 +229,7 @@ def test_unknown_connections_and_dialects() -> None:
         fencing.sql_check(Other(), "x", 1, "a")
     with pytest.raises(TypeError, match="AsyncConnection is not a connection of"):
         fencing.sql_check(psycopg.AsyncConnection.__new__(psycopg.AsyncConnection), "x", 1, "a")
+    scoped = sqlalchemy.ext.asyncio.async_scoped_session
+    for call in [fencing.sql_create, lambda session: fencing.sql_check(session, "x", 1, "a")]:
+        with pytest.raises(TypeError, match="async_scoped_session is not a connection of"):
+            call(scoped.__new__(scoped))

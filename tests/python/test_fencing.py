@@ -93,6 +93,24 @@ def test_bad_arguments_change_nothing(check: Check) -> None:
     check(5, "a")
 
 
+def test_names_of_another_type(server: Server) -> None:
+    """They could be other names, with tokens of their own: a stale one would pass."""
+    database = sqlite3.connect(":memory:")
+    fencing.sql_create(database)
+    for name in [None, b"orders", 7, Path("orders")]:
+        with pytest.raises(TypeError, match="name must be a str"):
+            fencing.sql_check(database, name, 5, "a")  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="fence must be a str"):
+            fencing.redis_check(server.admin, name, 5, "a")  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="key must be a str"):
+            fencing.redis_set(server.admin, name, "value", 5, "a")  # type: ignore[arg-type]
+        if name is not None:
+            with pytest.raises(TypeError, match="fence must be a str"):
+                fencing.redis_set(server.admin, "key", "value", 5, "a", fence=name)  # type: ignore[arg-type]
+    assert database.execute("SELECT count(*) FROM snib_fence").fetchone() == (0,)
+    database.close()
+
+
 def test_a_fence_can_be_restored() -> None:
     fence = fencing.Fence(7, "a")
     assert (fence.token, fence.owner) == (7, "a")
@@ -162,6 +180,22 @@ def test_sql_wants_a_connection_that_it_knows() -> None:
     for other in [None, object(), "sqlite3", sqlite3.connect]:
         with pytest.raises(TypeError, match="is not a connection of sqlite3"):
             fencing.sql_check(other, "stock", 1, "a")
+
+
+def test_sql_wants_a_driver_that_says_what_was_changed() -> None:
+    """A result that is not there yet, as in a pipeline of psycopg, does not mean that the token is stale."""
+
+    class Later(sqlite3.Connection):
+        class Cursor:
+            rowcount = -1
+
+        def execute(self, *statement: object) -> Cursor:  # type: ignore[override]
+            return self.Cursor()
+
+    database = sqlite3.connect(":memory:", factory=Later)
+    with pytest.raises(snib.NotSupported, match="outside of a pipeline"):
+        fencing.sql_check(database, "stock", 1, "a")
+    database.close()
 
 
 def test_redis_wants_a_client_that_waits(server: Server) -> None:
