@@ -136,13 +136,13 @@ class AsyncHold(_Inspected, Protocol):
 
     async def __aenter__(self) -> AsyncHold: ...
 
-    def __aexit__(
+    async def __aexit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
         /,
-    ) -> Coroutine[Any, Any, None]: ...
+    ) -> None: ...
 
 
 @runtime_checkable

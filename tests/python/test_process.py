@@ -676,8 +676,10 @@ else:
 # ---- Types ---------------------------------------------------------------------------------------
 
 TYPED = """
+import contextlib
+
 import snib
-from snib import aio
+from snib import aio, protocols
 
 client = snib.connect("redis://localhost", lease=10, patience=1.5, password=None)
 with client.lock("a", lease=3) as hold:
@@ -705,6 +707,18 @@ async def main() -> None:
             second.check()
         third: aio.Hold = await c.rlock("a").hold()
         await third.release()
+        async with contextlib.AsyncExitStack() as stack:
+            fourth: aio.Hold = await stack.enter_async_context(await c.lock("a").hold())
+            fifth: aio.Hold = await stack.enter_async_context(c.lock("b").hold())
+            sixth: aio.Hold = await stack.enter_async_context(c.lock("c"))
+            any_lock: protocols.AsyncLock = c.lock("d")
+            seventh = await stack.enter_async_context(await any_lock.hold())
+            seventh.check()
+
+
+with contextlib.ExitStack() as stack:
+    first: snib.Hold = stack.enter_context(client.lock("a").hold())
+    other: snib.Hold = stack.enter_context(client.lock("b"))
 """
 
 WRONG = """

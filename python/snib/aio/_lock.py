@@ -190,13 +190,19 @@ class Hold(BaseHold):
             raise self._given_back()
         return self
 
-    def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> Coroutine[Any, Any, None]:
-        return self._end(error)
+    if TYPE_CHECKING:  # pyright tells what is `async` from what returns the same: see AsyncExitStack
+
+        async def __aexit__(
+            self,
+            kind: type[BaseException] | None,
+            error: BaseException | None,
+            trace: TracebackType | None,
+        ) -> None: ...
+
+    else:
+
+        def __aexit__(self, kind, error, trace):
+            return self._end(error)
 
 
 _Known = weakref.ref[Hold] | None
