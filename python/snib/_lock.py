@@ -228,6 +228,8 @@ class Holdable(_core.Scope, Named, BaseHoldable[Hold]):
 
     def _protect(self, n: int, wait: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
         def protect(function: Callable[P, T]) -> Callable[P, T]:
+            if not callable(function):  # as a property or a class method, whose own decorator goes outside
+                raise TypeError(f"protect() is for functions, not for a {type(function).__name__}")
             for later in (
                 inspect.iscoroutinefunction,
                 inspect.isgeneratorfunction,
@@ -363,7 +365,7 @@ class RLock(MutexKind, AnyLock):
     """A named lock that behaves like threading.RLock.
 
     The owner is the thread: it may acquire again, immediately and without a round trip, and must
-    release as often.  Another thread cannot release it.
+    release as often.  Another thread cannot release it.  For a threading.Condition use a Lock.
     """
 
     __slots__ = ()

@@ -21,6 +21,7 @@ from ._errors import make
 from ._hold import ARRIVING, GIVEN_BACK, OWNED, unrepeatable
 from ._lock import AnyLock, Hold, Holdable
 from ._permits import Latch
+from ._stays import stays
 from ._sync import Client
 from ._times import lease_ms, wait_ms
 
@@ -45,6 +46,8 @@ class Queue:
 
     A call that raises has started nothing, and no event arrives for it.
     """
+
+    __reduce_ex__ = stays
 
     def __init__(self, client: Client) -> None:
         if not isinstance(client, Client):  # a lock of snib.aio would be granted, and given back unseen

@@ -392,11 +392,24 @@ def test_nothing_is_copied_or_pickled(client: snib.Client) -> None:
     """Dropping a copy of a hold would abandon its lock."""
     for lock in (client.lock("x"), snib.MultiLock([client.lock("x"), client.lock("y")])):
         with lock.hold(timeout=0) as hold:
-            for thing in (client, lock, hold):
+            for thing in (client, lock, hold, snib.Queue(client)):
                 for copied in (copy.copy, copy.deepcopy, pickle.dumps):
                     with pytest.raises(TypeError, match="cannot be copied or pickled"):
                         copied(thing)
             assert hold.state is snib.State.VALID
+
+
+def test_no_holding_is_copied(server: Server) -> None:
+    async def main() -> None:
+        async with snib.aio.connect(server.url) as client:
+            holding = client.lock("x").hold()
+            for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+                with pytest.raises(TypeError, match="cannot be copied or pickled"):
+                    copied(holding)
+            async with holding:
+                pass
+
+    asyncio.run(main())
 
 
 def test_no_fence_is_copied() -> None:

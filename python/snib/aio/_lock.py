@@ -30,6 +30,7 @@ from .._codes import InvalidArgument
 from .._error import Error
 from .._hold import GIVEN_BACK, LEAVING, OWNED, BaseHold, LockInfo, State, make_info, unrepeatable
 from .._kept import Block, block_at, likeness
+from .._stays import stays
 from .._times import acquire_ms, lease_ms, wait_ms
 from ._guard import Guard
 from ._loop import BUSY, NOT_HELD, OK, TIMEDOUT, Loop
@@ -281,6 +282,7 @@ class Holding(_core.Droppable):
     """
 
     __slots__ = ("_lock", "_caller", "_n", "_wait", "_blocks", "_stage")
+    __reduce_ex__ = stays
 
     def __init__(self, lock: Holdable, n: int, wait: int) -> None:
         self._lock = lock
