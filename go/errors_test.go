@@ -61,7 +61,7 @@ func TestErrorsName(t *testing.T) {
 	}
 }
 
-// Of every kind: a wait that is over, a context that has ended, a loss, other data, and a missing right.
+// Of every kind: a wait that is over, a context that has ended, a loss, other data, a missing right, and a closed client.
 func TestErrorsOfEveryKindName(t *testing.T) {
 	about := map[string][2]string{ // name and kind
 		"mutex": {"m", "mutex"}, "fair": {"f", "fair"}, "write": {"rw", "write"}, "read": {"rw", "read"}, "reentrant": {"r", "mutex"},
@@ -124,8 +124,15 @@ func TestErrorsOfEveryKindName(t *testing.T) {
 		tell("data", kind, do(background, nothing))
 		everywhere("FLUSHALL")
 	}
-	for kind, do := range everyKind(guests[2], guests[0], guests[1]) {
+	forbidden := everyKind(guests[2], guests[0], guests[1])
+	for kind, do := range forbidden {
 		tell("permission", kind, do(background, nothing))
+	}
+	for _, guest := range guests {
+		must(t, guest.Close())
+	}
+	for kind, do := range forbidden {
+		tell("closed", kind, do(background, nothing))
 	}
 	for what, errs := range told {
 		for kind, err := range errs {

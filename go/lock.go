@@ -75,11 +75,11 @@ func (l *lock) Kind() string {
 
 // about adds the lock's name and kind to an error.
 func (l *lock) about(err *Error) *Error {
-	if err.Name != "" || l.name == "" || err.Code == ErrClosed {
+	if err.Name != "" || l.name == "" {
 		return err
 	}
 	err.Name, err.Kind = l.name, l.kind.String()
-	if !err.told {
+	if !err.told && err.Code != ErrClosed { // which is about the client
 		err.Text = fmt.Sprintf("%s %.100q: %s", l.kind.title(), l.name, err.Text)
 	}
 	return err
