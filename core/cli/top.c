@@ -65,8 +65,11 @@ static int by_demand(const void *a, const void *b)
 static void add_name(struct top *top, const char *name, size_t known_n)
 {
     struct lock key = {.name = (char *)name}, *at = &key;
-    if (bsearch(&at, top->locks, known_n, sizeof at, by_name))
+    struct lock **known = bsearch(&at, top->locks, known_n, sizeof at, by_name);
+    if (known) {
+        (*known)->free_n = 0; /* there is something, even if it cannot be queried */
         return;
+    }
     for (size_t i = known_n; i < top->locks_n; i++)
         if (strcmp(top->locks[i]->name, name) == 0)
             return;
@@ -89,7 +92,7 @@ static void free_lock(struct lock *lock)
     free(lock);
 }
 
-/* Forget the locks that have been free for long. */
+/* Forget the locks that have been free for long.  None of them may be in `shown` afterwards, nor in `turn`. */
 static void forget_locks(struct top *top)
 {
     size_t kept = 0;
@@ -208,7 +211,6 @@ static void search(struct top *top)
 
 static void begin_refresh(struct top *top)
 {
-    forget_locks(top);
     top->refresh++;
     top->phase = SEARCHING;
     top->begun_ns = top->heard_ns = cli_now_ns();
@@ -309,6 +311,8 @@ static void on_event(struct top *top, const snib_event *event)
 /* Choose what is shown, in its order. */
 static void choose(struct top *top)
 {
+    forget_locks(top);
+    top->turn_at = top->turn_n = 0;
     top->shown_n = 0;
     top->old_n = 0;
     for (size_t i = 0; i < top->locks_n; i++) {

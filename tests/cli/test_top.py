@@ -18,7 +18,7 @@ from cluster import Cluster
 from command import SCHEMAS, SERVER, SNIB, USAGE, CommandCase
 from screen import Screen, width
 from sentinels import Sentinels
-from server import Server, wait_for
+from server import PATIENT, Server, wait_for
 
 OWNER = "11111111-1111-8111-8111-111111111111:"
 TITLES = ["WAITING", "HOLDERS", "CHANGES", "LEASE", "KIND", "LOST", "NAME"]
@@ -297,6 +297,25 @@ class Top(CommandCase):
         screen.type(b"q")
         self.assertEqual(screen.end(), 0) # at once, or as soon as it can
         os.kill(server.process.pid, signal.SIGCONT)
+
+    def test_what_is_forgotten(self):
+        """A name that cannot be queried counts as free, and a lock that has been free for ten refreshes is forgotten: not
+        while it is shown, as in a refresh to which the server is silent."""
+        server = Server()
+        self.addCleanup(server.stop)
+        server("HSET", "{open", f"{OWNER}1", 1)
+        screen = self.show("--interval", "300ms", env={"SNIB_URL": server.url + PATIENT})
+        screen.wait_text(r" other +- \{open")
+        for _ in range(2):
+            wait_for(lambda: re.search(r"cmdstat_scan:calls=\d*0,", server("INFO", "commandstats")), "ten refreshes")
+            os.kill(server.process.pid, signal.SIGSTOP)
+            screen.wait(lambda: screen.process.poll() is not None or "\nno answer for" in "\n".join(screen.lines()), "the silence")
+            self.assertIsNone(screen.process.poll())
+            self.assertRegex(screen.lines()[3], r" other +- \{open$")
+            os.kill(server.process.pid, signal.SIGCONT)
+            screen.wait_text(r"\n1 lock, ")
+        server("DEL", "{open")
+        screen.wait_text(r"\n0 locks, ")
 
     def test_server_away_from_the_start(self):
         url = f"unix://{self.folder.name}/nobody?patience=100ms"
