@@ -655,7 +655,7 @@ static void check_pair(const struct topo_process *process, const struct topo_hol
     if (!exclude(one, other) || (process == of && one->number == other->number)) {
         return;
     }
-    if (!one->excused && !other->excused) {
+    if (!one->excused && !other->excused && !permits_are_more(&topo.names[one->use.name])) {
         topo_fail("%s is held by %u:%llu and %u:%llu", topo.names[one->use.name].text, process->id,
                   (unsigned long long)one->number, of->id, (unsigned long long)other->number);
     }

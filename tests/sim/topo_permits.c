@@ -65,6 +65,13 @@ static long long count_free(const struct topo_name *name)
     return strtoll(text, NULL, 10);
 }
 
+/* What a slot has left behind with a server that did not hear of its end, because it was promoted before, comes back with
+ * the slot: then there are more permits than one, until an operator counts. */
+bool permits_are_more(const struct topo_name *name)
+{
+    return name->uneven && count_free(name) + count_taken(name) > 1;
+}
+
 /* Whether a server of another shard has a copy, which a move that was given up has left; forget: no more. */
 static bool has_copies(const struct topo_name *name, bool forget)
 {
