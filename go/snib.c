@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "bee75a8aaeb2760a"
+#define SNIB_BUILD_ID "e0821defb59faff2"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -1746,8 +1746,8 @@ struct snib__tls_files;
 /* Start reading them; NULL with errno.  The config is copied. */
 static struct snib__tls_files *snib__tls_files_new(const struct snib__tls_config *config);
 static void snib__tls_files_free(struct snib__tls_files *files); /* NULL is fine */
-/* As long as they are being read, further connections may wait for the same: another one, as if it had started them; NULL:
- * they have been read, or files is NULL.  Who keeps them for that has a reference of its own. */
+/* While they are being read, a further connection may wait for the same files, as if it had started the reading: a
+ * reference for it, or NULL: they have been read, or files is NULL.  To be able to join, keep a reference. */
 static struct snib__tls_files *snib__tls_files_join(struct snib__tls_files *files);
 static struct snib__tls_files *snib__tls_files_keep(struct snib__tls_files *files);
 static void snib__tls_files_drop(struct snib__tls_files *files);      /* that reference; NULL is fine */
@@ -15078,8 +15078,8 @@ static void snib__tls_context_free(struct snib__tls_context *context)
 
 /* ---- The thread ---- */
 
-/* Shared by the thread, the connections that wait for it, and who may add more of these; the last one frees it.  What
- * was read, a private key among it, goes with the last connection. */
+/* Shared by the thread, the connections that wait for it, and the client, which may add more of these; the last one frees
+ * it.  What was read, a private key among it, goes with the last connection. */
 struct snib__tls_files {
     _Atomic int refs;
     _Atomic uint32_t

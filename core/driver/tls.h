@@ -87,8 +87,8 @@ struct snib__tls_files;
 /* Start reading them; NULL with errno.  The config is copied. */
 struct snib__tls_files *snib__tls_files_new(const struct snib__tls_config *config);
 void snib__tls_files_free(struct snib__tls_files *files); /* NULL is fine */
-/* As long as they are being read, further connections may wait for the same: another one, as if it had started them; NULL:
- * they have been read, or files is NULL.  Who keeps them for that has a reference of its own. */
+/* While they are being read, a further connection may wait for the same files, as if it had started the reading: a
+ * reference for it, or NULL: they have been read, or files is NULL.  To be able to join, keep a reference. */
 struct snib__tls_files *snib__tls_files_join(struct snib__tls_files *files);
 struct snib__tls_files *snib__tls_files_keep(struct snib__tls_files *files);
 void snib__tls_files_drop(struct snib__tls_files *files);      /* that reference; NULL is fine */

@@ -231,8 +231,8 @@ void snib__tls_context_free(struct snib__tls_context *context)
 
 /* ---- The thread ---- */
 
-/* Shared by the thread, the connections that wait for it, and who may add more of these; the last one frees it.  What
- * was read, a private key among it, goes with the last connection. */
+/* Shared by the thread, the connections that wait for it, and the client, which may add more of these; the last one frees
+ * it.  What was read, a private key among it, goes with the last connection. */
 struct snib__tls_files {
     _Atomic int refs;
     _Atomic uint32_t

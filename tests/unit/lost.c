@@ -5,8 +5,6 @@
 
 static const struct snib__acquire renewed = {.wait = SNIB__NEVER};
 
-/* ---- Lost is final --------------------------------------------------------------------------------- */
-
 /* A renewed mutex, granted now, whose renewal is in flight; no tick comes before its deadline has
  * passed. */
 static struct snib__hold *renewing(struct snib__engine *engine, const struct snib__acquire *how)

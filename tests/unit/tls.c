@@ -66,8 +66,7 @@ struct peer {
     bool old;                /* only versions before 1.2 */
     bool wants_certificate;
     int fd;
-    sem_t
-        ready; /* it has read its files: later there may be no descriptors, or one that it frees too many */
+    sem_t ready; /* it has read its files: later there may be no descriptors left for them */
     pthread_t thread;
 };
 
