@@ -3,8 +3,8 @@
  *
  * An error replaces the reply, after the command was executed or without executing it: of an acquire and a release of a
  * mutex, of all requests to a semaphore, of an extension, a renewal, both kinds of hand-over, a latch wait, a query, a
- * description, a list, a ping and a force release.  All of these but renewals and hand-overs are also not sent, answered late
- * and never answered, once.
+ * description, a list, a ping and a force release.  All of these but renewals and hand-overs, which are in unanswered.c, are
+ * also not sent, answered late and never answered, once.
  *
  * tests/unit/doubt.c goes through the whole table, without a server.  What is not here: connections that end at every byte
  * are in tests/faults/cuts.c, for acquires and releases, and the rows of a cluster and of a node that is no master in
