@@ -515,6 +515,27 @@ static int connects(struct snib__engine *engine, snib__time time, snib__time las
     return times;
 }
 
+/* A server that goes drops all its clients at once: already the first attempts to come back are apart. */
+static void first_attempts_are_apart(void **state)
+{
+    (void)state;
+    snib__time earliest = INT64_MAX, latest = 0;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct snib__engine *engine = begin();
+        held(engine, SNIB_MUTEX, "m", "$-1\r\n");
+        engine->random = seed;
+        const snib__time cut = now;
+        cut_link(engine);
+        assert_false(engine->home->links[SNIB__COMMAND].connect);
+        await_connect(engine);
+        assert_in_range(now - cut, 0, 20 * SNIB__MS);
+        earliest = now - cut < earliest ? now - cut : earliest;
+        latest = now - cut > latest ? now - cut : latest;
+        snib__engine_free(engine);
+    }
+    assert_true(latest > earliest + 5 * SNIB__MS);
+}
+
 /* A server that ends each connection as soon as it has answered is not connected to without a pause; nor is the pause as
  * long as for a server that is down, or reached at once by those that had no trouble before. */
 static void connections_that_do_not_last(void **state)
@@ -711,6 +732,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(right_goes_with_the_connection),
         cmocka_unit_test(connections_that_do_not_last),
+        cmocka_unit_test(first_attempts_are_apart),
         cmocka_unit_test(waiters_do_not_shorten_the_pause),
         cmocka_unit_test(asking_often_does_not_shorten_the_pause),
         cmocka_unit_test(replies_go_with_the_link),

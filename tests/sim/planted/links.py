@@ -4,6 +4,20 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "all clients of a server that goes come back at the same time",
+        "engine/link.c",
+        "snib__engine_random(e, link->backoff ? link->backoff / 2 : LINK_BACKOFF_MIN);",
+        "snib__engine_random(e, link->backoff ? link->backoff / 2 : 0);",
+        "unit_links first_attempts_are_apart",
+    ),
+    Mutant(
+        "a new connection keeps what is known of the process at the other end of the former one",
+        "net/conn.c",
+        "conn->run_id[0] = 0; conn->history = 0;",
+        "conn->history = 0;",
+        "unit_conn former_connection_is_killed",
+    ),
+    Mutant(
         "nobody is told that the message of a release by command was refused",
         "engine/node.c",
         "node_whole(e, link, request, error ? -1 : reply->integer, now);",
