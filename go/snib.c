@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "e0821defb59faff2"
+#define SNIB_BUILD_ID "51452f642451a93c"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -11209,8 +11209,8 @@ static void snib__url_free(struct snib__url *url)
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define USES_YIELDS 100 /* before longer sleeps: it is never held for long */
-#define USES_SLEEPS 500 /* of a millisecond */
+#define USES_YIELDS 16 /* before longer sleeps: it is never held for long */
+#define USES_SLEEPS 9  /* of a millisecond, and each of twice as long: half a second */
 /* Actors that are threads, apart from the callers' numbers. */
 #define USES_THREAD ((uint64_t)1 << 63)
 
@@ -11223,7 +11223,8 @@ static atomic_bool uses_over;                                  /* a thread was s
 static bool uses_prepared;                                     /* for a fork */
 static _Atomic bool uses_fork_known; /* a fork has met the handlers: they are registered */
 
-/* Counts, instead of asking a clock, because a suspended machine is not a stopped thread. */
+/* Counts, instead of asking a clock, because a suspended machine is not a stopped thread.  Not far, because on a busy
+ * machine each step takes long, and leases are not renewed meanwhile. */
 static bool snib__uses_lock(void)
 {
     _Atomic uint32_t never = 0; /* to sleep without a point where the thread can be cancelled */
@@ -11237,7 +11238,7 @@ static bool snib__uses_lock(void)
         if (i < USES_YIELDS)
             sched_yield();
         else
-            snib__park(&never, 0, snib__now() + SNIB__MS);
+            snib__park(&never, 0, snib__now() + (SNIB__MS << (i - USES_YIELDS)));
     }
     uses_over = true;
     return false;

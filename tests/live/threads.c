@@ -1,13 +1,16 @@
-/* threads.c - threads of the program that are interrupted, stopped or cancelled inside a call.
+/* threads.c - threads of the program that are interrupted, stopped, cancelled or hardly run inside a call.
  *
  * Any of them may be the one that reads for all.  The others' locks must not depend on it.
  */
+#define _GNU_SOURCE
 #include "../support/support.h"
 
 #include <dirent.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,6 +115,78 @@ static void cancelled_reader(void **state)
     assert_int_equal(reader.code, SNIB_OK);
     must_release(reader.hold);
     must_release(must_acquire(must_lock(client, "other"), 10000));
+    must_release(held);
+    snib_client_free(client);
+}
+
+/* ---- Threads that get next to no processor time -------------------------------------------------- */
+
+static atomic_bool calm, over;
+
+static void *spin(void *unused)
+{
+    while (!calm)
+        ;
+    return unused;
+}
+
+static void *call_again_and_again(void *argument)
+{
+    struct caller *caller = argument;
+    if (sched_setscheduler(0, SCHED_IDLE, &(struct sched_param){0}) != 0)
+        caller->code = SNIB_EINVAL;
+    while (!over && caller->code == SNIB_OK) {
+        caller->code = snib_lock_acquire(caller->lock, 0, -1, &caller->hold, NULL);
+        if (caller->code == SNIB_OK)
+            caller->code = snib_hold_release(caller->hold, NULL);
+        snib_hold_free(caller->hold);
+        caller->hold = NULL;
+    }
+    return NULL;
+}
+
+/* Callers of the lowest priority, each of which may be the one that reads for all, share a processor with a thread that
+ * leaves them as little of it as it may. */
+static void callers_of_the_lowest_priority(void **state)
+{
+    enum { CALLERS = 4 };
+    struct server *server = *state;
+    snib_client *client = must_open_lease(server->url, 2 * LEASE_MS);
+    snib_hold *held = must_acquire(must_lock(client, "held"), -1);
+    const uint64_t before = must_stats(client).renewals;
+    pthread_t busy;
+    struct caller callers[CALLERS];
+    pthread_attr_t one_processor;
+    cpu_set_t all, one;
+    size_t processor = 0;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    while (!CPU_ISSET(processor, &all))
+        processor++;
+    CPU_ZERO(&one);
+    CPU_SET(processor, &one);
+    pthread_attr_init(&one_processor);
+    assert_int_equal(pthread_attr_setaffinity_np(&one_processor, sizeof one, &one), 0);
+    assert_int_equal(pthread_create(&busy, &one_processor, spin, NULL), 0);
+    for (int i = 0; i < CALLERS; i++) {
+        struct caller *caller = &callers[i];
+        char name[16];
+        snprintf(name, sizeof name, "%d", i);
+        *caller = (struct caller){.lock = must_lock(client, name)};
+        assert_int_equal(
+            pthread_create(&caller->thread, &one_processor, call_again_and_again, caller), 0);
+    }
+    while (must_stats(client).renewals < before + 4) { /* for more than a lease */
+        assert_int_not_equal(snib_hold_state(held, NULL), SNIB_HOLD_LOST);
+        nap_us(10000);
+    }
+    over = calm = true;
+    pthread_join(busy, NULL);
+    for (int i = 0; i < CALLERS; i++) {
+        pthread_join(callers[i].thread, NULL);
+        assert_int_equal(callers[i].code, SNIB_OK);
+        snib_lock_free(callers[i].lock);
+    }
+    pthread_attr_destroy(&one_processor);
     must_release(held);
     snib_client_free(client);
 }
@@ -231,6 +306,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stuck_reader),
         cmocka_unit_test(cancelled_reader),
+        cmocka_unit_test(callers_of_the_lowest_priority),
         cmocka_unit_test(interrupted_reader),
         cmocka_unit_test(interrupted_watcher),
         cmocka_unit_test(signals_are_for_the_program),

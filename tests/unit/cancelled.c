@@ -78,9 +78,27 @@ static void while_another_notes(void **state)
     (void)state;
     assert_int_equal(snib_client_open("memory://nowhere?debug=yes", NULL, &client, NULL), SNIB_OK);
     assert_int_equal(snib_lock_new(client, SNIB_MUTEX, "name", 4, NULL, &lock, NULL), SNIB_OK);
-    taken = 200; /* it sleeps after the first hundred */
+    taken = 20; /* it sleeps after some */
     run(acquire_cancelled, lock);
     assert_int_equal(taken, 0);
+    snib_lock_free(lock);
+    snib_client_free(client);
+}
+
+/* It gives up after half a second.  By few steps: on a busy machine each of them takes long, and leases are not renewed
+ * meanwhile. */
+static void while_another_has_stopped(void **state)
+{
+    enum { MANY = 10000 };
+    snib_lock *lock;
+    snib_hold *hold;
+    (void)state;
+    assert_int_equal(snib_client_open("memory://nowhere?debug=yes", NULL, &client, NULL), SNIB_OK);
+    assert_int_equal(snib_lock_new(client, SNIB_MUTEX, "name", 4, NULL, &lock, NULL), SNIB_OK);
+    taken = MANY;
+    assert_int_equal(snib_lock_acquire(lock, 1, 0, &hold, NULL), SNIB_ECONNECT);
+    assert_in_range(MANY - taken, 2, 80); /* of this thread, and perhaps of the client's */
+    taken = 0;
     snib_lock_free(lock);
     snib_client_free(client);
 }
@@ -88,6 +106,7 @@ static void while_another_notes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(while_it_opens),
-                                       cmocka_unit_test(while_another_notes)};
+                                       cmocka_unit_test(while_another_notes),
+                                       cmocka_unit_test(while_another_has_stopped)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,9 +46,16 @@ MUTANTS = [
         "faults/debugger",
     ),
     Mutant(
+        "on a busy machine leases end while the client waits for a thread that has stopped while it notes a lock",
+        "api/uses.c",
+        "#define USES_YIELDS 16",
+        "#define USES_YIELDS 500",
+        "unit_cancelled while_another_has_stopped",
+    ),
+    Mutant(
         "a thread is cancelled inside a client while another one notes a lock",
         "api/uses.c",
-        "snib__park(&never, 0, snib__now() + SNIB__MS);",
+        "snib__park(&never, 0, snib__now() + (SNIB__MS << (i - USES_YIELDS)));",
         "poll(NULL, 0, never == 0);",
         "unit_cancelled",
     ),
