@@ -3,6 +3,7 @@
 package snib_test
 
 import (
+	"runtime"
 	"testing"
 
 	snib "github.com/snib-lock/snib/go"
@@ -23,12 +24,27 @@ func TestGarbage(t *testing.T) {
 		if n := testing.AllocsPerRun(200, pair); n > 1 {
 			t.Errorf("%s: %v allocations a pair", kind, n)
 		}
+		if n := bytesPerRun(200, pair); n > 192 {
+			t.Errorf("%s: %v bytes of garbage a pair", kind, n)
+		}
 		hold := lock(t, l)
 		if n := testing.AllocsPerRun(200, func() { _, _ = hold.Check(), hold.Remaining(); hold.State() }); n != 0 {
 			t.Errorf("%s: %v allocations for asking", kind, n)
 		}
 		must(t, hold.Unlock(background))
 	}
+}
+
+// As [testing.AllocsPerRun], but the size of what is allocated.
+func bytesPerRun(runs int, f func()) uint64 {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range runs {
+		f()
+	}
+	runtime.ReadMemStats(&after)
+	return (after.TotalAlloc - before.TotalAlloc) / uint64(runs)
 }
 
 func BenchmarkPair(b *testing.B) {
