@@ -386,17 +386,22 @@ void check_extended(const struct sim_process *process, const struct sim_task *ta
     }
 }
 
+/* Whether the lease could not have ended when the engine came to the result: a process that was stopped since learns of it
+ * later. */
+static bool lasted(const struct sim_process *process, const struct sim_hold *hold)
+{
+    return sim_clock_at(process->decided_at, process->clock_ppm) < hold->hold->deadline;
+}
+
 /* The number of the hold went on to another.  Its release says what the server said of the number after the hold had
  * ended; if that was repeated, the other's release may have come before. */
 static void check_passed_on(struct sim_process *process, const struct sim_hold *hold, int32_t code)
 {
     const struct sim_owner *owner = owner_of(process, hold);
     bool is_asked = owner->asked_at >= hold->released_at;
-    bool lasts = sim_clock(process) < hold->hold->deadline;
-    bool stopped = (sim.enabled >> FAULT_STOP & 1) != 0; /* see below */
+    bool lasts = lasted(process, hold);
     bool given_back = owner->ended == CAUSE_RELEASED || owner->ended == CAUSE_TRANSFERRED;
-    bool honest = code == SNIB_OK
-                      ? (is_asked && owner->there) || (owner->releases > 0 && (lasts || stopped))
+    bool honest = code == SNIB_OK     ? (is_asked && owner->there) || (owner->releases > 0 && lasts)
                   : code == SNIB_LOST ? is_asked && !owner->there && !(given_back && lasts)
                                       : code < 0 && sim.now < sim.stable_at;
     totals.passed_on += code == SNIB_OK;
@@ -420,10 +425,8 @@ void check_released(struct sim_process *process, const struct sim_hold *hold, in
     /* A reader with an expired lease may still have been found: no writer has come since. */
     given_back |= hold->use.kind == SNIB_READ && (ended == CAUSE_EXPIRED || ended == CAUSE_STEP);
     /* After a lost reply the second try cannot know what the first one found; while the lease
-     * cannot have ended, it was the first that released.  A process that was stopped since may
-     * learn of it later. */
-    bool stopped = (sim.enabled >> FAULT_STOP & 1) != 0; /* it may still be when all faults end */
-    bool lasts = sim_clock(process) < hold->hold->deadline || stopped;
+     * cannot have ended, it was the first that released. */
+    bool lasts = lasted(process, hold);
     /* What a release found or missed may be back when its reply arrives: an acquisition came later
      * over a connection that could not be killed, or a stale data set has it. */
     bool honest =

@@ -275,8 +275,8 @@ int main(void)
         cmocka_unit_test(queue_is_refused),
         cmocka_unit_test(thread_is_refused),
         cmocka_unit_test(connection_is_refused),
-        cmocka_unit_test(lookup_is_refused),
         cmocka_unit_test(standard_descriptors_are_not_taken),
+        cmocka_unit_test(lookup_is_refused), /* the last: a lookup may go on, and opens files */
     };
     getrlimit(RLIMIT_NOFILE, &usual);
     return cmocka_run_group_tests(tests, NULL, NULL);

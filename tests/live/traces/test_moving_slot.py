@@ -6,6 +6,7 @@ same keys as if the slot had never moved.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -87,11 +88,13 @@ def slot(run: Scripts, *state: str) -> None:
 
 def content(run: Scripts) -> dict[str, Any]:
     """What is there, without times."""
-    return {
-        key: sorted(value) if isinstance(value, dict) and key in (TAKEN, PLACES, BEATS) else value
-        for key, value in run.state().items()
-        if key != EPOCH
-    }
+
+    def timeless(key: str, value: Any) -> Any:
+        if isinstance(value, str):
+            return re.sub(r"(?m)^\d+ (?=\S+ )", "", value)  # a note on a board
+        return sorted(value) if isinstance(value, dict) and key in (TAKEN, PLACES, BEATS) else value
+
+    return {key: timeless(key, value) for key, value in run.state().items() if key != EPOCH}
 
 
 def fair(owner: str, fenced: int = 1, queue: int = 1) -> Step:
