@@ -50,7 +50,9 @@ static void found(struct doctor *doctor, enum verdict verdict, const char *what,
         cJSON_AddItemToArray(doctor->findings, item);
         return;
     }
-    printf("%-8s %-14s %s\n", verdicts[verdict], what, value);
+    char *printable = cli_printable(value); /* others may have written it */
+    printf("%-8s %-14s %s\n", verdicts[verdict], what, printable);
+    free(printable);
     if (advice[0])
         printf("%-8s %-14s   %s\n", "", "", advice);
 }

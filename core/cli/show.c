@@ -19,6 +19,14 @@ static bool is_held(const struct description *description)
     return false;
 }
 
+/* The name that was given; it may have characters that turn what follows. */
+static void print_given(const struct cli *cli)
+{
+    char *printable = cli_printable(cli->name);
+    printf("%s: ", printable);
+    free(printable);
+}
+
 /* What info shows. */
 struct shown {
     snib_client *client;
@@ -120,7 +128,8 @@ static void print_info(const struct cli *cli, struct shown *shown)
     const struct description *description = &shown->description;
     const char *at = NULL;
     struct row row;
-    printf("%s: %s", cli->name, description->kind);
+    print_given(cli);
+    fputs(description->kind, stdout);
     if (description->available != CLI_UNTOLD)
         printf(", %" PRId64, description->available);
     if (description->available != CLI_UNTOLD && description->total != CLI_UNTOLD)
@@ -318,7 +327,8 @@ static void print_released(const struct cli *cli, bool is_released)
         cJSON_AddBoolToObject(object, "released", is_released);
         cli_print_json(object);
     } else {
-        printf("%s: %s\n", cli->name, is_released ? "released" : "nothing was held");
+        print_given(cli);
+        puts(is_released ? "released" : "nothing was held");
     }
 }
 

@@ -62,7 +62,9 @@ class Json(CommandCase):
         self.assertEqual(sorted(names), [one["name"] for one in self.told("top", "--once")["locks"]])
         self.server("HSET", "x", "11111111-1111-8111-8111-111111111111:1", 1)
         self.server("SET", "snib_client:{11111111-1111-8111-8111-111111111111}", "label \u202emoc.bew")
-        for words in (("list",), ("info", "x"), ("hold", names[0], "--wait", "0"), ("hold", "x", "--wait", "1200ms")):
+        self.server("SET", f"{names[0]}snib-doctor-latch", "x")
+        for words in (("list",), ("info", "x"), ("hold", names[0], "--wait", "0"), ("hold", "x", "--wait", "1200ms"),
+                      ("info", names[0]), ("doctor", names[0]), ("release", "--force", names[0])):
             done = self.snib(*words)
             self.assertRegex(done.stdout + done.stderr, r"\\xe2\\x80\\xa[8e]")
             self.assertFalse(set(done.stdout + done.stderr) & set("\u202e\u2028\u2066"), done)
