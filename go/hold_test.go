@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -196,6 +197,48 @@ func TestAskingWhileClosing(t *testing.T) {
 			}
 			t.Errorf("call %d: %v", i, err)
 		})
+	}
+}
+
+// A holdup is a parent whose Done blocks once it is armed. A context that is cancelled asks for it, to leave its parent.
+type holdup struct {
+	context.Context
+	armed          atomic.Bool
+	asked, proceed chan struct{}
+}
+
+func (h *holdup) Done() <-chan struct{} {
+	if h.armed.CompareAndSwap(true, false) {
+		close(h.asked)
+		<-h.proceed
+	}
+	return nil
+}
+
+// The cause of a context has the reason of the loss, also if Close is the first to tell it, because the event is late.
+func TestCloseKeepsTheReason(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	client := open(t, s.url(), snib.WatchdogLease(renewed))
+	first := lock(t, client.Mutex("first"))
+	parent := &holdup{Context: background, asked: make(chan struct{}), proceed: make(chan struct{})}
+	first.Context(parent)
+	hold := lock(t, client.Mutex("second"))
+	inside := hold.Context(background)
+	parent.armed.Store(true)
+	s.do(t, "DEL", "first")
+	soon(t, parent.asked) // from now on no event is delivered
+	s.do(t, "DEL", "second")
+	await(t, func() bool { return hold.Check() != nil })
+	go func() { _ = first.Unlock(background) }() // waits for that, too, and Close need not tell it
+	closed := make(chan error, 1)
+	go func() { closed <- client.Close() }()
+	soon(t, inside.Done())
+	close(parent.proceed)
+	must(t, soon(t, closed))
+	var cause *snib.Error
+	if _, reason := hold.State(); !errors.As(context.Cause(inside), &cause) || cause.Reason != reason {
+		t.Errorf("the hold says %v, its context %+v", reason, cause)
 	}
 }
 

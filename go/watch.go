@@ -70,7 +70,8 @@ func (c *Client) unwatch(handle uint64, w *watch) {
 	}
 }
 
-// lose notifies all watches of a hold that it is lost.
+// lose notifies all watches of a hold that it is lost. If the core knows a reason, it is that one: Close may be the first to
+// notify of an earlier loss.
 func (c *Client) lose(handle uint64, reason Reason) {
 	c.mu.Lock()
 	watches := slices.Clone(c.watches[handle])
@@ -79,8 +80,8 @@ func (c *Client) lose(handle uint64, reason Reason) {
 		err := checkHold(handle)
 		if err == nil || err.Code != ErrLost { // unlocked meanwhile
 			err = makeError(ErrLost, "", 0)
+			err.Reason = reason
 		}
-		err.Reason = reason
 		w.end(err)
 	}
 }
