@@ -323,12 +323,18 @@ void snib__debug_gone(const struct snib__hold *hold)
     debug_leave(hold, 0);
 }
 
+/* Whether it is held, and not lost although the engine has not noticed it yet. */
+static bool debug_lasts(const struct snib__hold *hold, snib__time now)
+{
+    return hold->phase == SNIB__HELD && now < snib__hold_end(hold);
+}
+
 void snib__debug_abandon(struct snib__client *client, const struct snib__hold *hold)
 {
     if (!snib__uses_lock())
         return;
     const struct snib__use *use = snib__use_find(hold);
-    if (use && hold->phase == SNIB__HELD)
+    if (use && debug_lasts(hold, snib__now()))
         debug_say(client, "%s was acquired at %s%s%s and never released", use->label, use->place,
                   BY(use));
     snib__uses_unlock();
@@ -340,7 +346,7 @@ static void debug_check_hold(struct snib__use *use, snib__time now)
 {
     const struct snib__hold *hold = use->thing;
     snib__time most = use->client->debug->hold;
-    if (most == 0 || now - use->since < most || hold->phase != SNIB__HELD)
+    if (most == 0 || now - use->since < most || !debug_lasts(hold, now))
         return;
     use->told = true;
     if (debug_is_new(use, ""))
@@ -445,12 +451,12 @@ void snib__debug_close(struct snib__client *client)
 {
     if (!snib__uses_lock())
         return;
-    debug_exchange(client,
-                   snib__now()); /* others hear of what is new; their answer comes too late */
+    snib__time now = snib__now();
+    debug_exchange(client, now); /* others hear of what is new; their answer comes too late */
     for (uint32_t i = 0; i < SNIB__USES_BUCKETS; i++)
         for (struct snib__use *use = snib__uses_in(i); use; use = use->by_thing) {
             const struct snib__hold *hold = use->what == SNIB__USE_HELD ? use->thing : NULL;
-            if (!hold || use->client != client || hold->phase != SNIB__HELD)
+            if (!hold || use->client != client || !debug_lasts(hold, now))
                 continue;
             if (debug_is_new(use, "closed"))
                 debug_say(client,

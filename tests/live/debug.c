@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SHORT_MS = 100, PROMPT_MS = 20000, RECORD_CAP = 248 };
+enum { SHORT_MS = 100, PROMPT_MS = 20000, LONG_MS = 120000, RECORD_CAP = 248 };
 
 static struct server server;
 static int line_of[16]; /* of the places that a test expects, by its own numbers */
@@ -356,6 +356,28 @@ static void held_at_the_close(void **state)
     world_free(&world);
 }
 
+/* What is lost is not held, even if only the clock shows it and the client has not looked at it since. */
+static void lost_at_the_close(void **state)
+{
+    (void)state;
+    snib_event event;
+    struct world world = world_open(0);
+    snib_lock *lock = must_lock(world.client, "over"), *other = must_lock(world.client, "gone");
+    snib_hold *hold, *dropped;
+    EXPECT(snib_lock_acquire(lock, 0, PROMPT_MS, &hold, err), SNIB_OK);
+    EXPECT(snib_lock_acquire(other, 0, PROMPT_MS, &dropped, err), SNIB_OK);
+    EXPECT(snib_advance_clock(LONG_MS, err), SNIB_OK);
+    snib_hold_abandon(dropped);
+    EXPECT(snib_client_close(world.client, -1, err), SNIB_OK);
+    while (snib_queue_drain(world.log, &event, 1, NULL) > 0)
+        if (strncmp(event.text, "debug: ", strlen("debug: ")) == 0)
+            fail_msg("%s", event.text);
+    snib_hold_free(hold);
+    snib_lock_free(lock);
+    snib_lock_free(other);
+    world_free(&world);
+}
+
 /* The program whose output `never_freed` reads. */
 static int leaky(const char *url)
 {
@@ -683,6 +705,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(lost_before),
         cmocka_unit_test(too_long),
         cmocka_unit_test(held_at_the_close),
+        cmocka_unit_test(lost_at_the_close),
         cmocka_unit_test(never_freed),
         cmocka_unit_test(who_holds_it),
         cmocka_unit_test(one_order),
