@@ -60,15 +60,32 @@ void waiting_look(struct waiting *waiting)
     ask(waiting);
 }
 
-/* The first holder, and how many there are; 0: the lock is free. */
-static int64_t find_holders(const struct description *description, struct row *out)
+/* Whether it is a hold of this client, which takes locks one after the other if no single command can take them.  The
+ * first half of a permit's id is that of its client's. */
+static bool is_own(const struct row *row, const char *uuid)
+{
+    const char *owner = row->owner;
+    if (strcmp(row->word, "permit") != 0)
+        return strncmp(owner, uuid, strlen(uuid)) == 0;
+    return strncmp(owner, uuid, 8) == 0 && strncmp(owner + 8, uuid + 9, 4) == 0 &&
+           strncmp(owner + 12, uuid + 14, 4) == 0;
+}
+
+/* The first holder, and how many there are; 0: the lock is free, or is not waited for any more. */
+static int64_t find_holders(const struct description *description, snib_client *client,
+                            struct row *out)
 {
     const char *at = NULL;
     struct row row;
+    char uuid[37];
     int64_t n = 0;
+    if (snib_client_id(client, uuid, NULL) != SNIB_OK)
+        return 0;
     while (description->available <= 0 && cli_next_row(description, &at, &row)) {
         if (strcmp(row.word, "waiter") == 0)
             continue;
+        if (is_own(&row, uuid))
+            return 0;
         if (n++ == 0)
             *out = row;
     }
@@ -172,7 +189,8 @@ void waiting_hear(struct waiting *waiting, const snib_event *event)
         note_unknown(waiting, event->text);
     } else if (waiting->at >= 0) {
         cli_read_description(event->texts, &description);
-        n = find_holders(&description, &holder);
+        n = find_holders(&description, waiting->clients[is_quorum(waiting) ? waiting->at : 0],
+                         &holder);
         if (strcmp(description.kind, "other") == 0 || strcmp(description.kind, "counter") == 0)
             note_unknown(waiting, "the key has another program's data, which may be its lock");
     }

@@ -83,6 +83,30 @@ class Waiting(CommandCase):
         line = json.loads(waiter.stdout.readline())
         self.assertEqual((line["event"], line["name"], line["owner"]), ("waiting", "c", owner))
 
+    def test_several_names_one_after_the_other(self):
+        """The waiter itself holds the first one by then."""
+        for kind in (("--fair",), ("--plain",), ("--permits", "1")):
+            with self.subTest(kind=kind):
+                process, owner = self.holder("b", *kind)
+                waiter = self.start("run", "a", "b", *kind, "--json", "--", "true")
+                line = json.loads(waiter.stdout.readline())
+                self.assertEqual((line["event"], line["name"], line["owner"]), ("waiting", "b", owner))
+                waiter.kill()
+                process.kill()
+                waiter.wait()
+                process.wait()
+                self.server("FLUSHALL")
+
+    def test_several_names_with_permits_of_others(self):
+        """Another has a permit of the first one, too, which is not what is waited for."""
+        kind = "--permits", "2"
+        self.holder("a", *kind)
+        owners = [self.holder("b", *kind)[1] for _ in range(2)]
+        waiter = self.start("run", "a", "b", *kind, "--json", "--", "true")
+        line = json.loads(waiter.stdout.readline())
+        self.assertEqual((line["event"], line["name"]), ("waiting", "b"))
+        self.assertIn(line["owner"], owners)
+
     def test_quiet(self):
         self.holder("a")
         for option in ("-q", "--quiet"):
