@@ -97,7 +97,10 @@ func openClient(url string, o *clientOptions) (uint64, error) {
 		if s == nil {
 			return nil
 		}
-		hasNUL = hasNUL || strings.Contains(*s, "\x00")
+		if strings.Contains(*s, "\x00") { // not copied, because wipe would leave what follows it
+			hasNUL = true
+			return nil
+		}
 		texts = append(texts, C.CString(*s))
 		return texts[len(texts)-1]
 	}
