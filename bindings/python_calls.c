@@ -83,8 +83,9 @@ static int64_t
     rest_until; /* set when clients are closed because the interpreter ends; by the GIL */
 
 /* A daemon thread that would be told that its client was closed under it by the end of the
- * interpreter rests, as it would go on waiting in threading.Lock, instead of failing noisily.  Not
- * for ever: an exit handler may wait for it. */
+ * interpreter, or that its hold was lost by that, rests, as it would go on waiting in threading.Lock,
+ * instead of failing noisily, or ending the process as if something had gone wrong.  Not for ever: an
+ * exit handler may wait for it. */
 void snib__py_rest_if_exiting(void)
 {
     int64_t left = rest_until ? rest_until - now_ms() : 0;
@@ -476,6 +477,8 @@ static PyObject *call_hold_wait(PyObject *module, PyObject *const *args, Py_ssiz
              !snib__py_is_given_back(args[0]));
     if (rc < 0)
         return snib__py_raise_error(&err);
+    if (rc == SNIB_LOST)
+        snib__py_rest_if_exiting();
     return PyBool_FromLong(rc == SNIB_LOST);
 }
 

@@ -139,6 +139,16 @@ static snib_lock_options snib__py_options(int64_t lease_ms, int64_t max_hold_ms,
     }
     $result = PyLong_FromLongLong((long long)result);
 }
+%exception snib_hold_state {
+    $action
+    if (result == SNIB_HOLD_LOST)
+        snib__py_rest_if_exiting();
+}
+%exception snib_hold_remaining_ms {
+    $action
+    if (result == 0)
+        snib__py_rest_if_exiting();
+}
 %typemap(in, numinputs=0) int32_t *out_reason (int32_t reason) { reason = 0; $1 = &reason; }
 %typemap(argout) int32_t *out_reason {
     $result = Py_BuildValue("Ni", $result, (int)*$1);

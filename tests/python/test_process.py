@@ -412,6 +412,17 @@ def test_files_of_a_daemon(server: Server, tmp_path: Path, used: str) -> None:
 
 # ---- Exit ----------------------------------------------------------------------------------------
 
+# A program that is not to continue without its lock; its end is no loss.
+WATCHED = """
+hold = lock.hold()
+def watch():
+    {wait}
+    os._exit(3)
+threading.Thread(target=watch, daemon=True).start()
+atexit.unregister(snib._client._close_all)
+atexit.register(time.sleep, 0.05)  # a handler that lets other threads run when all clients are closed
+atexit.register(snib._client._close_all)
+"""
 EXITS = {
     "unused": "",
     "holding": "lock.acquire()",
@@ -429,6 +440,9 @@ while not client.stats().waiting: time.sleep(0.001)
 hold = lock.hold()
 threading.Thread(target=hold.lost.wait, daemon=True).start()
 """,
+    "ending on a loss in a daemon thread": WATCHED.format(wait="hold.lost.wait()"),
+    "asking for a loss in a daemon thread": WATCHED.format(wait="while not hold.lost.is_set(): time.sleep(0.001)"),
+    "asking for the rest in a daemon thread": WATCHED.format(wait="while hold.remaining(): time.sleep(0.001)"),
     "busy in daemon threads": """
 def work():
     while True:
