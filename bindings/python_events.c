@@ -91,24 +91,30 @@ static PyObject *event_tuple(snib_event *event, PyObject **trouble)
     return Py_BuildValue("iKiN", (int)event->kind, token, (int)number, value);
 }
 
-static int take(PyObject *object, snib_event *events)
+/* The events, which the caller frees: threads may have stacks of 64 KiB, and these take more than half of one.  NULL with
+ * an exception. */
+static snib_event *take(PyObject *object, int *out_count)
 {
+    snib_event *events = PyMem_Malloc(events_max * sizeof *events);
     snib_error err;
-    int count;
 
+    if (!events)
+        return (snib_event *)PyErr_NoMemory();
     snib__py_rest_if_exiting();
-    count = snib_queue_drain(snib__py_queue_get(object), events, events_max, &err);
-    if (count < 0)
-        snib__py_raise_error(&err);
-    return count;
+    *out_count = snib_queue_drain(snib__py_queue_get(object), events, events_max, &err);
+    if (*out_count >= 0)
+        return events;
+    PyMem_Free(events);
+    snib__py_raise_error(&err);
+    return NULL;
 }
 
 /* queue_drain(queue, list) -> the list, with the events appended, see event_tuple().  They are there too if a signal's
  * handler raises meanwhile. */
 static PyObject *call_queue_drain(PyObject *module, PyObject *const *args, Py_ssize_t given)
 {
-    snib_event events[events_max];
     PyObject *trouble = NULL;
+    snib_event *events;
     int count;
 
     (void)module;
@@ -118,8 +124,8 @@ static PyObject *call_queue_drain(PyObject *module, PyObject *const *args, Py_ss
         PyErr_SetString(PyExc_TypeError, "expected a list");
         return NULL;
     }
-    count = take(args[0], events);
-    if (count < 0)
+    events = take(args[0], &count);
+    if (!events)
         return NULL;
     for (int i = 0; i < count; i++) {
         PyObject *tuple = event_tuple(&events[i], &trouble);
@@ -128,6 +134,7 @@ static PyObject *call_queue_drain(PyObject *module, PyObject *const *args, Py_ss
             keep_trouble(&trouble);
         Py_XDECREF(tuple);
     }
+    PyMem_Free(events);
     return raise_trouble(trouble) ? NULL : Py_NewRef(args[1]);
 }
 
@@ -219,8 +226,8 @@ static void settle_lost(const snib_event *event, PyObject *lost, PyObject **trou
  * waiting, by token, as (code, value); lost(hold_id, True) is called for each loss. */
 static PyObject *call_queue_settle(PyObject *module, PyObject *const *args, Py_ssize_t given)
 {
-    snib_event events[events_max];
     PyObject *trouble = NULL;
+    snib_event *events;
     int count;
 
     (void)module;
@@ -230,8 +237,8 @@ static PyObject *call_queue_settle(PyObject *module, PyObject *const *args, Py_s
         PyErr_SetString(PyExc_TypeError, "expected a dict");
         return NULL;
     }
-    count = take(args[0], events);
-    if (count < 0)
+    events = take(args[0], &count);
+    if (!events)
         return NULL;
     for (int i = 0; i < count; i++) {
         if (events[i].kind == SNIB_EVENT_DONE)
@@ -239,6 +246,7 @@ static PyObject *call_queue_settle(PyObject *module, PyObject *const *args, Py_s
         else if (events[i].kind == SNIB_EVENT_LOST)
             settle_lost(&events[i], args[2], &trouble);
     }
+    PyMem_Free(events);
     return raise_trouble(trouble) ? NULL : PyLong_FromLong(count);
 }
 

@@ -16,7 +16,7 @@ import snib
 import snib.aio
 from conftest import NewServer
 from snib.aio._loop import Loop
-from support import PATIENCE, Server, brief_in_task, eventually, thread_count
+from support import PATIENCE, Program, Server, brief_in_task, eventually, thread_count
 
 ROUNDS = 20
 
@@ -254,6 +254,35 @@ def test_a_close_without_a_thread(server: Server, monkeypatch: pytest.MonkeyPatc
     client.close()
     monkeypatch.undo()
     assert server.clean()
+
+
+SMALL_STACKS = """
+import asyncio, threading
+import snib.aio
+threading.stack_size(64 * 1024)
+
+async def main():
+    async with snib.aio.connect(URL) as client:
+        async with client.lock("x"): await client.list()
+
+def queue():
+    with snib.connect(URL) as client:
+        queue = snib.Queue(client)
+        ticket = queue.acquire(client.lock("y"))
+        while not (events := queue.drain()): time.sleep(0.001)
+        events[0].result.release()
+
+for run in (lambda: asyncio.run(main()), queue):
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    say("done")
+"""
+
+
+def test_threads_with_small_stacks(server: Server) -> None:
+    """As a program of thousands of threads may give them; events do not lie there."""
+    assert Program(SMALL_STACKS, server.url).end().split() == ["done", "done"]
 
 
 # ---- Threads and clients while the interpreter ends ----------------------------------------------
