@@ -8,6 +8,7 @@
 #include <stdbool.h>
 
 #define SCOPE_TRIES 3 /* signals in a row */
+#define SCOPE_ROOM 8  /* calls; the end of a block needs fewer at a time */
 
 static PyObject *scope_enter_name, *scope_exit_name, *scope_gone_name;
 
@@ -26,9 +27,22 @@ static void scope_leave(PyObject *self, PyObject *slot, bool held)
     PyErr_Restore(type, value, trace);
 }
 
+/* Whether there is room for the end of the block.  Near the limit of recursion the lock could be taken, but not given back,
+ * and a program that survives its RecursionError would have it for ever.  (Since Python 3.12 the limit is one of Python
+ * functions, of which __enter__ needs as many as __exit__.) */
+static bool scope_has_room(void)
+{
+    int depth = 0;
+    while (depth < SCOPE_ROOM && Py_EnterRecursiveCall(" at the beginning of a block") == 0)
+        depth++;
+    for (int i = 0; i < depth; i++)
+        Py_LeaveRecursiveCall();
+    return depth == SCOPE_ROOM;
+}
+
 static PyObject *scope_enter(PyObject *self, PyObject *unused)
 {
-    PyObject *slot = PyList_New(0), *hold = NULL;
+    PyObject *slot = scope_has_room() ? PyList_New(0) : NULL, *hold = NULL;
     (void)unused;
     if (!slot)
         return NULL;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -14,7 +15,8 @@ import pytest
 import snib
 from snib import aio
 
-from support import PATIENCE, Server
+from support import PATIENCE, Server, eventually
+from test_aio import soon
 from test_ownership import COUNTED, KINDS
 
 VALID, RELEASED = snib.State.VALID, snib.State.RELEASED
@@ -311,6 +313,56 @@ def test_decorators_of_several_threads(client: snib.Client, kind: str) -> None:
         thread.join()
     assert seen == [RELEASED] and client.stats().held == 0
     pool.force_release()
+
+
+# ---- At the limit of recursion -------------------------------------------------------------------
+
+reentrant = pytest.mark.parametrize("kind", ["rlock", "read", "write"])
+
+
+@contextlib.contextmanager
+def limited_to(calls: int) -> Iterator[None]:
+    """A recursion without an end ends after about so many calls."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack(0)) + calls)
+    try:
+        with contextlib.suppress(RecursionError):
+            yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+@reentrant
+def test_a_runaway_recursion(client: snib.Client, kind: str) -> None:
+    """Wherever in a block it ends, a program that survives it does not have the lock."""
+    lock = KINDS[kind](client)
+
+    def work() -> None:
+        with lock:
+            work()
+
+    for calls in range(100, 120):
+        with limited_to(calls):
+            work()
+        eventually(lambda: client.stats().held == 0)
+
+
+@reentrant
+def test_a_runaway_recursion_in_asyncio(server: Server, kind: str) -> None:
+    async def main() -> None:
+        async with aio.connect(server.url) as client:
+            lock = KINDS[kind](client)
+
+            async def work() -> None:
+                async with lock:
+                    await work()
+
+            for calls in range(100, 120):
+                with limited_to(calls):
+                    await work()
+                await soon(lambda: client.stats().held == 0)
+
+    asyncio.run(main())
 
 
 class AsyncService(Service):

@@ -231,15 +231,18 @@ class _Blocks:
         self._begun[next(self._numbers)] = caller, hold, guard, _innermost.get(), block
         _innermost.set(weakref.ref(hold))
 
-    def end(self, lock: Holdable, block: Block) -> tuple[int, Hold, Guard]:
-        """The block that ends, with its caller; if its frame does not tell, the calling task's innermost one."""
-        caller, hold, guard, outer, _ = self._begun.pop(self._find(lock, block))
+    def end(self, lock: Holdable, ending: int, block: Block) -> tuple[int, Hold, Guard]:
+        """The block that ends, with its caller; if its frame does not tell, the innermost one of the task that ends it.
+
+        Its number is given: near the limit of recursion, there is room to find it where __aenter__ did, and not here.
+        """
+        caller, hold, guard, outer, _ = self._begun.pop(self._find(lock, ending, block))
         if self._is_here(hold):
             _innermost.set(outer)
         return caller, hold, guard
 
-    def _find(self, lock: Holdable, block: Block) -> int:
-        caller, newest, found, best = lock._caller(), None, None, 0
+    def _find(self, lock: Holdable, caller: int, block: Block) -> int:
+        newest, found, best = None, None, 0
         begun = [*self._begun.items()]
         for number, (other, _, _, _, at) in begun[::-1]:  # no generator: what a signal raises there is lost
             own = other == caller
@@ -319,8 +322,12 @@ class Holding(_core.Droppable):
     async def __aenter__(self) -> Hold:
         caller = self._lock._caller()  # several tasks may use this object, and none has another one's lock
         hold = await self._get(caller)  # the block's, not the program's: released if a signal's exception drops it
-        guard = hold._guard()
-        self._blocks.begin(caller, hold, guard, block_at())
+        try:
+            guard = hold._guard()
+            self._blocks.begin(caller, hold, guard, block_at())
+        except BaseException:  # of recursion, say: its traceback would keep the hold for as long as somebody has it
+            _core.hold_drop(hold._handle)
+            raise
         return hold
 
     async def __aexit__(
@@ -329,7 +336,7 @@ class Holding(_core.Droppable):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        _, hold, guard = self._blocks.end(self._lock, block_at())
+        _, hold, guard = self._blocks.end(self._lock, self._lock._caller(), block_at())
         lost = guard.end(error)
         await hold._end(lost or error)
         if lost is not None:
@@ -440,10 +447,15 @@ class Holdable(Named, BaseHoldable[Hold]):
         caller = self._caller()
         hold = await self._try(caller, 1, -1)
         assert hold is not None  # a wait without limit ends with a hold or an exception
-        guard = hold._guard()
-        block = block_at()
-        self._keep(caller, hold, block=block)
-        self._blocks.begin(caller, hold, guard, block)
+        try:
+            guard = hold._guard()
+            block = block_at()
+            self._keep(caller, hold, block=block)
+            self._blocks.begin(caller, hold, guard, block)
+        except BaseException:  # likewise
+            self._kept().take_this(hold)
+            _core.hold_drop(hold._handle)
+            raise
         return hold
 
     async def __aexit__(
@@ -452,7 +464,7 @@ class Holdable(Named, BaseHoldable[Hold]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        caller, hold, guard = self._blocks.end(self, block_at())
+        caller, hold, guard = self._blocks.end(self, self._caller(), block_at())
         lost = guard.end(error)
         try:
             if not self._kept().take_this(hold):  # the body released it, and perhaps acquired again
