@@ -31,7 +31,7 @@ H = TypeVar("H", bound=BaseHold)
 _Key = tuple[int, CodeType | None, bool, "ref[object] | None"]
 Block = tuple[_Key, ...]
 
-_HERE = os.path.dirname(__file__) + os.sep
+HERE = os.path.dirname(__file__) + os.sep
 _STACKS = contextlib.ExitStack.enter_context.__code__.co_filename
 _MANAGING = {"__enter__", "__exit__", "__aenter__", "__aexit__", "enter_context", "enter_async_context"}
 _RESUMED = CO_GENERATOR | CO_COROUTINE | CO_ITERABLE_COROUTINE | CO_ASYNC_GENERATOR
@@ -44,12 +44,12 @@ def block_at() -> Block:
     except ValueError:
         frame = sys._getframe(1)  # a program in C calls the step
     code = frame.f_code
-    if code.co_name not in _MANAGING and not code.co_filename.startswith(_HERE):  # the usual case, first
+    if code.co_name not in _MANAGING and not code.co_filename.startswith(HERE):  # the usual case, first
         return ((id(frame), code, False, None),)
     managers: list[_Key] = []
     while frame.f_back is not None:
         code = frame.f_code
-        if not code.co_filename.startswith(_HERE):
+        if not code.co_filename.startswith(HERE):
             if code.co_name not in _MANAGING and code.co_filename != _STACKS:
                 break
             if code.co_argcount:  # it is a method

@@ -29,7 +29,7 @@ from ._base import (
 from ._error import Error
 from ._hold import GIVEN_BACK, OWNED, BaseHold, LockInfo, State, make_info, unrepeatable
 from ._identity import make_identity
-from ._kept import block_at
+from ._kept import HERE, block_at
 from ._times import acquire_ms, lease_ms, wait_ms
 
 P = ParamSpec("P")
@@ -66,6 +66,26 @@ def _is_begun_later(result: object) -> bool:
     if isinstance(result, contextlib._GeneratorContextManagerBase):
         result = result.gen
     return inspect.iscoroutine(result) or inspect.isgenerator(result) or inspect.isasyncgen(result)
+
+
+def let_go(release: Callable[..., None], *arguments: object) -> None:
+    """Release what was acquired.
+
+    A signal's exception may come between the moment when a hold is taken out of what is kept and its release.  A hold
+    that is dropped then is released; so it lies in no frame that the traceback keeps for as long as somebody has it.
+    """
+    try:
+        release(*arguments)
+    except Error:
+        raise
+    except BaseException as error:
+        trace = error.__traceback__ and error.__traceback__.tb_next
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename.startswith(HERE):
+                with contextlib.suppress(RuntimeError):  # it runs: the exception was raised there before, too
+                    trace.tb_frame.clear()
+            trace = trace.tb_next
+        raise
 
 
 class Loss:
@@ -311,6 +331,9 @@ class AnyLock(Holdable):
 
         Raises NotHeld if there is nothing to release; otherwise like Hold.release().
         """
+        let_go(self._give_back)
+
+    def _give_back(self) -> None:
         self._take(self._caller()).release()
 
     def hold(self, *, timeout: float | None = None) -> Hold:

@@ -9,7 +9,7 @@ from . import _core, _kinds
 from ._base import BasePermits, LatchKind, PermitsKind, SemaphoreKind
 from ._error import Error
 from ._hold import OWNED
-from ._lock import Hold, Holdable, Named, P, T
+from ._lock import Hold, Holdable, Named, P, T, let_go
 from ._times import acquire_ms, wait_ms
 
 
@@ -43,6 +43,9 @@ class _AnyPermits(Holdable, BasePermits[Hold]):
 
         Raises NotHeld if fewer were acquired; otherwise like Hold.release().
         """
+        let_go(self._give_back, n)
+
+    def _give_back(self, n: int | None) -> None:
         failure: Error | None = None
         for hold in self._take_permits(self._caller(), n):
             try:

@@ -205,6 +205,37 @@ def test_an_interrupt_whose_traceback_is_kept(server: Server, form: str, kind: s
             server.admin.delete("x")
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_interrupted_release_whose_traceback_is_kept(server: Server, kind: str) -> None:
+    """It has released, or may be called again."""
+    with snib.connect(server.url, lease=600) as client:
+        lock = KINDS[kind](client)
+        if kind == "permits":
+            lock.init(1)
+        lock.acquire()
+        with Interrupted(sys.maxsize, False):  # see leaves_nothing()
+            lock.release()
+        for n in itertools.count():
+            kept: BaseException | None = None
+            lock.acquire()
+            with Interrupted(n, False):
+                try:
+                    lock.release()
+                except Interrupt as error:
+                    kept = error
+            if kept is None:
+                break
+            with contextlib.suppress(snib.NotHeld):
+                lock.release()
+            try:
+                eventually(lambda: client.stats().held == 0, TIDY)
+            except AssertionError:
+                pytest.fail(f"an interrupt at step {n} leaves the lock")
+        assert n > 5
+        if kind == "permits":
+            server.admin.delete("x")
+
+
 def test_such_a_leak_is_seen(server: Server) -> None:
     """The same `with` implemented in Python, which leaks the hold on entry and exit."""
 
