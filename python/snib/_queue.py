@@ -44,7 +44,8 @@ class Event(NamedTuple):
 class Queue:
     """A queue of events for one loop; one thread at a time may drain it.
 
-    A call that raises has started nothing, and no event arrives for it.
+    A call that raises has started nothing, and no event arrives for it.  One that the exception of a signal's handler
+    ends may have started: what it acquires is given back, a release or an extension goes on, and no event arrives either.
     """
 
     __reduce_ex__ = stays
@@ -58,6 +59,7 @@ class Queue:
         self._tickets = itertools.count(1)
         self._running: dict[int, int] = {}
         self._locks: dict[int, BaseNamed | Hold] = {}  # of a release its hold
+        self._unknown: set[int] = set()  # tickets that no program has got
         self._holds: dict[int, KeyedRef[int, Hold]] = {}
         self._gone = functools.partial(_core.forget_dead, self._holds)  # runs no Python, see bindings/python_drop.c
         self._taken: dict[int, list[Any]] = {}  # out of the core's queue, by the thread that drains
@@ -112,6 +114,9 @@ class Queue:
         except Error as error:
             del self._locks[ticket]
             raise lock._named(error)
+        except BaseException:  # of a signal's handler, perhaps when it has started
+            self._unknown.add(ticket)
+            raise
         if ticket not in self._locks:  # its event was drained by another thread
             self._running.pop(ticket, None)
         return ticket
@@ -139,11 +144,12 @@ class Queue:
                 if not isinstance(taken[at], Event):  # which an earlier call made
                     taken[at] = self._event(*taken[at])
                 self._finish(taken[at])
+            events = [event for event in taken if event.ticket not in self._unknown]
         except BaseException:
             _core.queue_wake(self._handle)  # they are still to be drained
             raise
         del self._taken[me]
-        return taken
+        return events
 
     def _event(self, kind: int, ticket: int, code: int, value: _core.Value) -> Event:
         """May be called again; a hold is not the program's before _finish()."""
@@ -154,6 +160,8 @@ class Queue:
             return
         self._locks.pop(event.ticket, None)
         self._running.pop(event.ticket, None)
+        if event.ticket in self._unknown:  # its hold is released when it is dropped
+            return
         if isinstance(event.result, Hold) and event.result._stage == ARRIVING:
             event.result._stage = OWNED
 

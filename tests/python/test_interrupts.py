@@ -458,6 +458,36 @@ def test_an_interrupted_drain_loses_no_event(client: snib.Client) -> None:
     assert n > 10
 
 
+def test_an_interrupted_submit_brings_no_event(client: snib.Client) -> None:
+    """The program has no ticket of it: what was acquired is given back."""
+    queue = snib.Queue(client)
+    locks = [client.lock(name) for name in "xyz"]
+
+    def give_back(tickets: list[int]) -> None:
+        """Of these there are events, and of no others."""
+        events: list[snib.Event] = []
+        while len(events) < len(tickets):
+            assert select.select([queue], [], [], PATIENCE)[0]
+            events += queue.drain()
+        assert sorted(event.ticket for event in events) == tickets
+        for event in events:
+            assert isinstance(event.result, snib.Hold)
+            event.result.release()
+
+    for n in itertools.count():
+        tickets = []
+        for lock in locks[1:]:  # twice: see leaves_nothing()
+            with Interrupted(sys.maxsize, False) as every:
+                tickets.append(queue.acquire(lock))
+        if n and n == sys.maxsize - every.left - 1:  # the return to the program, where no handler runs
+            break
+        with Interrupted(n, False), contextlib.suppress(Interrupt):
+            queue.acquire(locks[0])
+        give_back([*tickets, queue.acquire(locks[0])])
+    give_back(tickets)
+    assert n > 10
+
+
 def test_an_interrupt_as_an_exception_is_made(server: Server, client: snib.Client) -> None:
     """The call that makes it raises, no other queue's in another thread; the next one returns the events."""
     queue = snib.Queue(client)
