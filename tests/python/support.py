@@ -19,6 +19,7 @@ from typing import Any
 import redis
 import snib
 import snib.aio
+from snib import _kept
 
 
 # How long a test waits for expected events.  Generous, because a machine may be slow or busy; an event that must not be
@@ -30,6 +31,12 @@ TIDY = 15.0
 RENEWED = 6.0
 # URL options of clients that tolerate a stalled server.
 PATIENT = "patience=30s&try_timeout=30s&reply_timeout=30s&connect_timeout=30s"
+
+
+def kept_clients() -> set[int]:
+    """The numbers of the clients with a hold that acquire() or `with` got, and that is kept for that alone."""
+    kept = [*_kept._strong.values()]
+    return {hold._lock._client._number for one in kept for _, hold, _, _ in one._holds.values()}
 
 
 def eventually(condition: Callable[[], object], seconds: float = PATIENCE) -> None:

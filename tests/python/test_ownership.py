@@ -16,7 +16,7 @@ import pytest
 
 import snib
 from snib import aio, fencing
-from support import PATIENCE, RENEWED, Program, Server, brief, eventually
+from support import PATIENCE, RENEWED, Program, Server, brief, eventually, kept_clients
 
 # Each creates a new object for the same lock.
 KINDS: dict[str, Callable] = {
@@ -148,9 +148,6 @@ def test_threads_hand_over_through_their_own_objects(client: snib.Client) -> Non
 def test_the_table_forgets(client: snib.Client) -> None:
     from snib import _kept
 
-    def kept() -> set[int]:
-        return {hold._lock._client._number for one in _kept._strong.values() for _, hold, _, _ in one._holds.values()}
-
     for number in range(500):
         lock = client.lock(f"name{number}")
         with lock:
@@ -158,12 +155,12 @@ def test_the_table_forgets(client: snib.Client) -> None:
     del lock
     gc.collect()
     assert not [key for key in _kept._names if key[0] == client._number]
-    assert client._number not in kept()
+    assert client._number not in kept_clients()
     lock = client.lock("name")
     lock.acquire()
-    assert client._number in kept()
+    assert client._number in kept_clients()
     client.close()
-    assert client._number not in kept()
+    assert client._number not in kept_clients()
     with pytest.raises(snib.NotHeld):
         lock.release()
 
