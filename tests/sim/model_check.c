@@ -194,6 +194,11 @@ static void set_faults(unsigned faults)
         redisReply *reply = redisCommand(server.admin, "CONFIG SET save %s", "");
         freeReplyObject(reply);
     }
+    /* No lease is set while writes are refused.  Let all of them become shorter than when they were set, on both servers: one
+     * that is as long as a renewal's needs no write, so that only one server would refuse it. */
+    if (changed & faults & (MODEL_MISCONF | MODEL_READONLY)) {
+        nap(world.lag + 2 * MS);
+    }
     world.faults = faults;
     model_set_faults(world.m, world.plant == PLANT_OOM       ? faults & ~(unsigned)MODEL_OOM
                               : world.plant == PLANT_MESSAGE ? faults | MODEL_MUTE
