@@ -15,7 +15,9 @@
 
 #define EXIT_MS 1000
 #define EXIT_MS_MAX 60000
-#define EXIT_YIELDS 1000
+#define EXIT_YIELDS 1000              /* before longer waits */
+#define EXIT_TRIES 16                 /* at least, however long they take */
+#define EXIT_STEP_MAX (10 * SNIB__MS) /* what one wait counts at most */
 
 static pthread_mutex_t exit_mutex = PTHREAD_MUTEX_INITIALIZER; /* held over a fork */
 static struct snib__client *exit_first;                        /* guarded by exit_mutex */
@@ -108,19 +110,21 @@ static struct snib__client *exit_take(bool with_tls)
 }
 
 /* Whether the client can be closed.  It cannot while a thread is in it that was stopped there, or that is in a signal
- * handler, as this one may be, which called exit().  Counts the ms to be waited for that, instead of asking a clock,
- * because a suspended machine is not a stopped thread. */
+ * handler, as this one may be, which called exit().  The waits for that are taken from *left: on a busy machine each may be
+ * long, but none counts for more than a step, because a suspended machine is not a stopped thread. */
 static bool exit_may_close(struct snib__client *client, int64_t *left)
 {
     _Atomic uint32_t never = 0;
     for (int tries = 0; pthread_mutex_trylock(&client->driver.mutex) != 0; tries++) {
-        if (tries <
-            EXIT_YIELDS) /* threads that work there leave it for a moment, again and again */
-            sched_yield();
-        else if (--*left < 0)
+        if (tries >= EXIT_TRIES && *left <= 0)
             return false;
+        snib__time began = snib__now();
+        if (tries < EXIT_YIELDS) /* working threads leave it for a moment, again and again */
+            sched_yield();
         else
-            snib__park(&never, 0, snib__now() + SNIB__MS);
+            snib__park(&never, 0, began + SNIB__MS);
+        snib__time took = snib__now() - began;
+        *left -= (int64_t)(took < EXIT_STEP_MAX ? took : EXIT_STEP_MAX);
     }
     pthread_mutex_unlock(&client->driver.mutex);
     return true;
@@ -170,8 +174,9 @@ static void exit_close(bool with_tls)
     if (ms == 0 && !with_tls)
         return;
     snib__time half = (snib__time)ms * SNIB__MS / 2, until = snib__now() + 2 * half;
-    /* Those that cannot be closed take at most half of the time from the others, however long a ms of it takes here. */
-    struct snib__client *client, *begun = exit_take_all(with_tls, (ms > 0 ? ms : EXIT_MS) / 2);
+    /* Those that cannot be closed take at most half of the time from the others, however long a wait takes here. */
+    int64_t left = (ms > 0 ? ms : EXIT_MS) * (int64_t)SNIB__MS / 2;
+    struct snib__client *client, *begun = exit_take_all(with_tls, left);
     if (until < snib__now() + half)
         until = snib__now() + half;
     for (client = begun; client && ms > 0; client = client->exit_prev)

@@ -248,6 +248,13 @@ MUTANTS = [
         "unit/exit exits_inside_a_group_with_tls",
     ),
     Mutant(
+        "an exit yields a thousand times, however long that takes",
+        "api/exit.c",
+        "if (tries >= EXIT_TRIES && *left <= 0)",
+        "if (tries >= EXIT_YIELDS && *left <= 0)",
+        "unit/exit exits_inside_on_a_busy_machine",
+    ),
+    Mutant(
         "a client that cannot be closed uses up the time of an exit",
         "api/exit.c",
         "until = snib__now() + half;",
