@@ -1,6 +1,7 @@
 """Mistakes to be planted in the core, each with the target that must find it, from its corpus, within a number of runs.
 
-The number of runs includes the corpus; the seed is fixed, so a mistake is found always or never by one build.
+The number of runs includes the corpus; the seed is fixed, so a mistake is found always or never by one build.  Only
+`handles` has threads, and covers something else in each run: an input of its corpus must find each of its mistakes.
 """
 
 from typing import NamedTuple
