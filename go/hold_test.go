@@ -230,7 +230,8 @@ func TestCloseKeepsTheReason(t *testing.T) {
 	soon(t, parent.asked) // from now on no event is delivered
 	s.do(t, "DEL", "second")
 	await(t, func() bool { return hold.Check() != nil })
-	go func() { _ = first.Unlock(background) }() // waits for that, too, and Close need not tell it
+	go func() { _ = first.Unlock(background) }() // waits for that, too, and then Close need not tell it
+	await(t, func() bool { return client.Watched() == 1 })
 	closed := make(chan error, 1)
 	go func() { closed <- client.Close() }()
 	soon(t, inside.Done())

@@ -1,0 +1,10 @@
+//go:build cgo
+
+package snib
+
+// Watched counts the holds of whose end somebody is to be told.
+func (c *Client) Watched() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.watches)
+}
