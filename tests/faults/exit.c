@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LEASE_MS = 60000, CHILD_S = 60, QUICK_MS = 15000, MANY = 25 };
+enum { LEASE_MS = 60000, CHILD_S = 120, QUICK_MS = 15000, MANY = 25 };
 
 #define CHILD(condition)                                                                           \
     do {                                                                                           \

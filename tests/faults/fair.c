@@ -196,7 +196,7 @@ struct waiter {
 
 static int waiter_run(const char *url, int says)
 {
-    alarm(60);
+    alarm(120);
     snib_client *client = NULL;
     snib_lock *lock = NULL;
     if (snib_client_open(url, NULL, &client, NULL) != SNIB_OK ||

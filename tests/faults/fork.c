@@ -78,7 +78,10 @@ static void child_own_client(const struct inherited *in, bool held)
     snib_hold *hold = NULL;
     char name[32];
     snprintf(name, sizeof name, "child:%d", getpid());
-    CHILD(snib_client_open(in->server->url, NULL, &client, NULL) == SNIB_OK);
+    snib_client_options options;
+    snib_client_options_init(&options, sizeof options);
+    options.try_timeout_ms = patient_ms(1000); /* a wait of 0 fails only if it is busy */
+    CHILD(snib_client_open(in->server->url, &options, &client, NULL) == SNIB_OK);
     CHILD(snib_lock_new(client, SNIB_MUTEX, name, strlen(name), NULL, &mine, NULL) == SNIB_OK);
     CHILD(snib_lock_new(client, SNIB_MUTEX, "fork", 4, NULL, &theirs, NULL) == SNIB_OK);
     CHILD(snib_lock_acquire(mine, 0, QUICK_MS, &hold, NULL) == SNIB_OK);

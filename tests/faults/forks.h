@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { CHILD_S = 60, QUICK_MS = 10000 };
+enum { CHILD_S = 120, QUICK_MS = 10000 };
 
 /* The child has no test framework to return to: print the failure and exit. */
 #define CHILD(condition)                                                                           \

@@ -135,7 +135,7 @@ enum { PROCESSES = 10, WAITERS = 100, HERD_RECHECK_MS = 20000 };
  * failed. */
 static int herd_process(const char *url, int ready)
 {
-    alarm(60);
+    alarm(120);
     snib_client_options options;
     snib_client_options_init(&options, sizeof options);
     options.recheck_ms = HERD_RECHECK_MS;

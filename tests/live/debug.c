@@ -45,6 +45,7 @@ static struct world world_open(int64_t debug_hold_ms)
     snib_client_options_init(&options, sizeof options);
     options.debug = 1;
     options.debug_hold_ms = debug_hold_ms;
+    options.try_timeout_ms = patient_ms(1000); /* a wait of 0 fails only if it is busy */
     EXPECT(snib_client_open(server.url, &options, &world.client, err), SNIB_OK);
     world.log = must_queue(world.client);
     EXPECT(snib_client_log(world.client, world.log, SNIB_LOG_WARNING, err), SNIB_OK);

@@ -103,7 +103,8 @@ static void programs(void **state)
         snib_memory_stop(server); /* the parent's goes on */
         _exit(code == SNIB_EFORKED && snib_memory_start("shared", &own, NULL) == SNIB_OK &&
                       snib_client_open("memory://shared", NULL, &other, NULL) == SNIB_OK &&
-                      snib_lock_acquire(must_lock(other, "name"), 0, 0, &second, NULL) == SNIB_OK
+                      snib_lock_acquire(must_lock(other, "name"), 0, SOON_MS, &second, NULL) ==
+                          SNIB_OK
                   ? 0
                   : 1);
     }
@@ -509,7 +510,7 @@ static void many_permits(void **state)
     must_count(SNIB_PERMITS, permits, SNIB_COUNT_INIT, ALL);
     snib_hold *holds[ALL / SOME];
     for (int i = 0; i < ALL / SOME; i++)
-        EXPECT(snib_permits_acquire(permits, SOME, 0, &holds[i], err), SNIB_OK);
+        EXPECT(snib_permits_acquire(permits, SOME, SOON_MS, &holds[i], err), SNIB_OK);
     for (int i = 0; i < ALL / SOME; i++)
         snib_hold_abandon(holds[i]);
     assert_int_equal(snib_memory_advance(LEASE_MS + 1000, NULL), SNIB_OK);
