@@ -133,11 +133,10 @@ static void renewal_never_answered(void **state)
 }
 
 /* A hold whose renewal has been sent, and is not answered.  Where the machine stands still for as long as the lease, the
- * hold is lost before: then there is nothing to answer late, and the next hold is tried.
- */
+ * hold is lost before: then there is nothing to answer late, and the next hold is tried. */
 static snib_hold *with_renewal_under_way(struct world *world, snib_lock *lock)
 {
-    for (;;) {
+    for (int i = 0; i < 20; i++) {
         snib_hold *hold = must_acquire(lock, 0);
         proxy_stall(world->proxy, TO_CLIENT, true);
         proxy_forget(world->proxy);
@@ -149,6 +148,8 @@ static snib_hold *with_renewal_under_way(struct world *world, snib_lock *lock)
         snib_hold_free(hold);
         AWAIT(is_free(world, "m"), SOON_MS);
     }
+    fail_msg("no renewal is sent while there is a lease");
+    return NULL;
 }
 
 /* The server has renewed, and says so when the hold is lost: that extends nothing, and the key does not stay. */
