@@ -296,7 +296,9 @@ void cluster_await_settled(struct deployment *deployment)
 struct node *cluster_await_failover(struct deployment *deployment, int slot, const struct node *old)
 {
     struct node *owner = NULL;
-    AWAIT((owner = cluster_owner(deployment, slot)) != old && cluster_agreed(deployment),
+    /* For a moment nobody may serve the slot: what a replica sent before it was promoted can arrive
+     * by its other connection after the news that it was. */
+    AWAIT((owner = cluster_owner(deployment, slot)) && owner != old && cluster_agreed(deployment),
           DEPLOYED_MS);
     return owner;
 }
