@@ -19,7 +19,6 @@ import select
 import signal
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterable
 from types import CodeType, FrameType
@@ -629,7 +628,7 @@ def test_an_interrupt_as_a_hold_is_dropped(server: Server) -> None:
             sys.settrace(once := Once())
             try:
                 hold.clear()
-                time.sleep(1)  # until the signal handler has run
+                eventually(lambda: False, TIDY)  # until the signal handler has run
             finally:
                 sys.settrace(None)
         assert once.fired
