@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "a1baa7e1de63b9a6"
+#define SNIB_BUILD_ID "50ce7f0e6d9cb394"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -2415,6 +2415,7 @@ struct snib__op {
     bool told : 1;      /* by the server, or a hold of this client: the lock is held */
     bool explained : 1; /* `words` are a whole sentence, which its carrier gave */
     bool astray : 1; /* a try without an answer may have been carried out by a server from before */
+    bool unserved : 1; /* SNIB_ECONNECT: the server is connected, and does not serve its request */
     bool done;
     bool within;      /* set by the caller: part of another operation, which counts for both */
     bool unconfirmed; /* it ended behind this client's own release, whose outcome is unknown */
@@ -3442,6 +3443,7 @@ struct snib__told {
     int32_t reason;    /* SNIB_LOST: enum snib_reason */
     const char *words; /* the server's, or the client's own; NULL: none */
     const char *where; /* the address of the server; NULL: the client's */
+    bool unserved;     /* SNIB_ECONNECT: the server is connected, and does not serve the lock */
     bool unconfirmed;  /* SNIB_EUNREACHABLE: this client's earlier release is not confirmed */
     bool explained;    /* the words are the whole sentence */
     int32_t server;    /* ... in which the server's own words begin here; 0: there are none */
@@ -6117,8 +6119,8 @@ static void carrier_note(struct snib__carrier *c, uint32_t i, const struct snib_
                          int32_t code)
 {
     char text[SNIB__SAY_MEMBER];
-    const struct snib__told told = {code,      op->os_error,    op->cause, op->reason, op->words,
-                                    op->where, op->unconfirmed, false,     0};
+    const struct snib__told told = {code,      op->os_error, op->cause,       op->reason, op->words,
+                                    op->where, op->unserved, op->unconfirmed, false,      0};
     struct snib__carrier_member *member = &c->members[i];
     snib__carrier_fail(c, i, code);
     if (code >= 0)
@@ -10311,8 +10313,9 @@ static void snib__op_finish(struct snib__client *client, struct snib__op *op, sn
         op->asked->texts = NULL;
     }
     if (out->code != SNIB_OK) {
-        struct snib__told told = {out->code, op->os_error,    op->cause,     op->reason, op->words,
-                                  op->where, op->unconfirmed, op->explained, op->server};
+        struct snib__told told = {out->code,     op->os_error, op->cause,    op->reason,
+                                  op->words,     op->where,    op->unserved, op->unconfirmed,
+                                  op->explained, op->server};
         out->server = snib__say(out->text, sizeof out->text, client, op->gate, &told);
     }
     snib__op_free(engine, op);
@@ -10572,17 +10575,17 @@ static const char *say_cause(const struct snib__told *told)
     return told->cause && told->cause != SNIB_EUNREACHABLE ? snib_code_text(told->cause) : NULL;
 }
 
-/* Why a cluster that was reached does not serve the name, from the server's words; NULL: it may. */
+/* Why a cluster that was reached does not serve the name, from the server's words; NULL: it was not reached. */
 static const char *say_unserved(const struct snib__told *told)
 {
     const char *words = told->code == SNIB_ECONNECT && told->words ? told->words : "";
-    if (strncmp(words, "TRYAGAIN", 8) == 0 || strncmp(words, "ASK ", 4) == 0)
+    if (strncmp(words, "TRYAGAIN", 8) == 0 || strncmp(words, "ASK ", 4) == 0 ||
+        strncmp(words, "MIGRATING", 9) == 0 || strstr(words, "non local key"))
         return "its slot is being moved to another node: complete or cancel the move";
-    if (strncmp(words, "CLUSTERDOWN", 11) == 0)
-        return "no node serves its slot";
-    return strncmp(words, "MOVED ", 6) == 0
-               ? "the nodes disagree about which of them serves its slot"
-               : NULL;
+    if (strncmp(words, "MOVED ", 6) == 0)
+        return "the nodes disagree about which of them serves its slot";
+    bool down = strncmp(words, "CLUSTERDOWN", 11) == 0;
+    return down || told->unserved ? "no node serves its slot" : NULL;
 }
 
 /* A sentence that grows.  It is measured to its end, even if that is beyond cap. */
@@ -16301,6 +16304,8 @@ static void snib__slabs_free(struct snib__engine *e);
 static struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gate *gate,
                               snib__time now, int32_t *out_code);
 static void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code);
+static void snib__op_quote(const struct snib__engine *e, struct snib__op *op, const char *text,
+                    uint32_t n);
 static void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
                    const char *server_text, uint32_t n);
 static void snib__op_empty(struct snib__op *op); /* frees what replies left in it */
@@ -16455,9 +16460,8 @@ static void snib__given_told(struct snib__engine *e, snib__time now);
 static void snib__given_end(struct snib__engine *e);
 
 /* pause.c */
-/* Resend after a pause; text: the reason in the server's words, or NULL. -1: out of memory. */
-static void snib__pause_served(struct snib__engine *e, const struct snib__request *request,
-                        snib__time now);
+static void snib__pause_served(struct snib__engine *e, const struct snib__request *request);
+/* Resend after a pause; text: the reason in the server's words.  -1: out of memory. */
 static int snib__pause(struct snib__engine *e, const struct snib__request *request, const char *text,
                 uint32_t n, snib__time now);
 static bool snib__pause_drop(struct snib__engine *e, const void *subject);
@@ -28796,13 +28800,13 @@ static void snib__node_answer(struct snib__engine *e, struct snib__link *link,
     int32_t error = snib__link_error(link, reply);
     const char *text = error ? snib__resp_text(conn->resp, reply) : "";
     if (request->half && request->subject) {
-        snib__pause_served(e, request, now);
+        snib__pause_served(e, request);
         node_whole(e, link, request, error ? -1 : reply->integer, now);
         request->subject = NULL;
     }
     if (error && snib__route_redirected(e, link, request, text, reply->count, now))
         return;
-    snib__pause_served(e, request, now);
+    snib__pause_served(e, request);
     if (snib__link_disowns(link, reply)) {
         node_disowned(e, link, request, error, text, reply->count, now);
         return;
@@ -29130,12 +29134,21 @@ static void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t c
     e->done_tail = op;
 }
 
+/* Keep a server's words instead of earlier ones; n = 0: none. */
+static void snib__op_quote(const struct snib__engine *e, struct snib__op *op, const char *text, uint32_t n)
+{
+    free(op->words);
+    op->words = n > 0 ? malloc(SNIB__WORDS_MAX) : NULL;
+    if (op->words)
+        snib__words(op->words, SNIB__WORDS_MAX, text, n, e->config.login.password);
+}
+
 /* Finish with an error reply: keep the server's own words. */
 static void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
                    const char *server_text, uint32_t n)
 {
-    if (n > 0 && code != SNIB_ENOMEM && (op->words = malloc(SNIB__WORDS_MAX)))
-        snib__words(op->words, SNIB__WORDS_MAX, server_text, n, e->config.login.password);
+    if (code != SNIB_ENOMEM)
+        snib__op_quote(e, op, server_text, n);
     snib__op_done(e, op, code);
 }
 
@@ -29214,18 +29227,20 @@ static bool op_paused(const struct snib__engine *e, const struct snib__op *op)
     return subject && snib__pause_has(e, subject);
 }
 
-/* The code for an operation that ends because the server cannot be reached.  Call it before the
- * operation is detached from its hold. */
+/* The code for an operation that ends because the server cannot be reached, or does not serve it; and why.  Call it before
+ * the operation is detached from its hold. */
 static int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op)
 {
     const struct snib__node *node = snib__op_node(op);
-    if (snib__node_ready(node)) /* a refused request that is not in flight was not carried out */
-        return op->refused_since && !op_unsure(op) && op_paused(e, op) ? SNIB_ECONNECT
-                                                                       : SNIB_EUNREACHABLE;
+    bool ready = snib__node_ready(node);
+    /* a refused request that is not in flight was not carried out */
+    op->unserved = ready && op->refused_since && !op_unsure(op) && op_paused(e, op);
+    if (ready)
+        return op->unserved ? SNIB_ECONNECT : SNIB_EUNREACHABLE;
     op->os_error = node->os_error;
     op->cause = node->failure;
-    if (node->words[0] && !op->words && (op->words = malloc(sizeof node->words)))
-        memcpy(op->words, node->words, sizeof node->words);
+    free(op->words); /* a refusal from before is not why */
+    op->words = node->words[0] ? strdup(node->words) : NULL;
     if (op_unsure(op))
         return SNIB_EUNREACHABLE;
     bool passing =
@@ -29601,34 +29616,40 @@ static snib__time pause_length(struct snib__engine *e, const struct snib__reques
     return most / 2 + snib__engine_random(e, most / 2);
 }
 
-/* The operation's patience with servers that do not serve the name starts or ends here, and with it what they said. */
-static void pause_mark(struct snib__engine *e, struct snib__op *op, bool refused, snib__time now)
+/* What a server said of a request that it does not serve, and since when that counts. */
+struct refusal {
+    const char *text;
+    uint32_t n;
+    snib__time since;
+};
+
+/* The operation's patience with servers that do not serve the name starts or, with NULL, ends here, and with it what they
+ * said. */
+static void pause_mark(struct snib__engine *e, struct snib__op *op, const struct refusal *refusal)
 {
-    if (!op || refused == (op->refused_since != 0))
+    if (!op || !refusal == !op->refused_since)
         return;
-    op->refused_since = refused ? now : 0;
-    if (!refused) {
-        free(op->words);
-        op->words = NULL;
-    }
+    op->refused_since = refusal ? refusal->since : 0;
+    snib__op_quote(e, op, refusal ? refusal->text : "", refusal ? refusal->n : 0);
     snib__op_arm(e, op);
 }
 
 /* Operations that wait for the gate's request without one of their own: in the queue, for a hold that is passed on to
- * them, or for the answer to a question that they share, see tenure.c. */
-static void pause_mark_all(struct snib__engine *e, struct snib__waitq *waitq, bool refused,
-                           snib__time now)
+ * them, or for the answer to a question that they share, see tenure.c.  Each is told why, because the operation whose
+ * request it was may be over. */
+static void pause_mark_all(struct snib__engine *e, struct snib__waitq *waitq,
+                           const struct refusal *refusal)
 {
-    waitq->refused = refused;
+    waitq->refused = refusal != NULL;
     for (struct snib__op *op = waitq->head; op; op = op->next)
-        pause_mark(e, op, refused, now);
+        pause_mark(e, op, refusal);
     if (waitq->incoming)
-        pause_mark(e, waitq->incoming->op, refused, now);
+        pause_mark(e, waitq->incoming->op, refusal);
     for (struct snib__hold *hold = waitq->behind; hold; hold = hold->next)
-        pause_mark(e, hold->op, refused, now);
+        pause_mark(e, hold->op, refusal);
     for (struct snib__hold *first = waitq->asked; first; first = first->prev)
         for (struct snib__hold *hold = first; hold; hold = hold->next)
-            pause_mark(e, hold->op, refused, now);
+            pause_mark(e, hold->op, refusal);
 }
 
 /* The gate that the request keeps from going on, or NULL. */
@@ -29640,28 +29661,28 @@ static struct snib__gate *pause_gate(const struct snib__request *request)
 }
 
 /* A server has handled the request, so the operations that wait for it no longer count refusals. */
-static void snib__pause_served(struct snib__engine *e, const struct snib__request *request, snib__time now)
+static void snib__pause_served(struct snib__engine *e, const struct snib__request *request)
 {
     struct snib__gate *gate = pause_gate(request);
-    pause_mark(e, request->subject ? snib__request_op(request) : NULL, false, now);
+    pause_mark(e, request->subject ? snib__request_op(request) : NULL, NULL);
     if (gate && gate->waitq && gate->waitq->refused)
-        pause_mark_all(e, gate->waitq, false, now);
+        pause_mark_all(e, gate->waitq, NULL);
 }
 
-/* The waiting operations' patience starts here, and the request's own records the reason. */
+/* The patience of the request's operation starts here, and that of those that wait for it. */
 static void pause_note(struct snib__engine *e, const struct snib__request *request,
                        const char *text, uint32_t n, snib__time now)
 {
     struct snib__op *op = snib__request_op(request);
     struct snib__gate *gate = pause_gate(request);
+    struct refusal refusal = {.text = text, .n = n, .since = now - 1};
     if (gate && gate->waitq) /* a moment earlier, so that none of them is sent in the end */
-        pause_mark_all(e, gate->waitq, true, now - 1);
+        pause_mark_all(e, gate->waitq, &refusal);
     if (!op)
         return;
     op->link = NULL;
-    if (text && n > 0 && !op->words && (op->words = malloc(SNIB__WORDS_MAX)))
-        snib__words(op->words, SNIB__WORDS_MAX, text, n, e->config.login.password);
-    pause_mark(e, op, true, now);
+    refusal.since = now;
+    pause_mark(e, op, &refusal);
 }
 
 static int snib__pause(struct snib__engine *e, const struct snib__request *request, const char *text,
@@ -30865,7 +30886,8 @@ static int snib__node_later(struct snib__node *node, const struct snib__request 
         node->todo = todo;
         node->todo_cap = cap;
     }
-    node->todo[node->todo_n++] = *request;
+    node->todo[node->todo_n] = *request;
+    node->todo[node->todo_n++].tries = 0; /* by then the script may be forgotten once more */
     return 0;
 }
 
@@ -30912,6 +30934,7 @@ static void snib__node_again(struct snib__engine *e, const struct snib__request 
 {
     struct snib__request again = *request;
     again.asking = false;
+    again.tries = 0; /* as in snib__node_later() */
     if (snib__node_send_to(e, send_node_of(again.kind, again.subject), &again, now) == 0)
         return;
     if (again.kind == SNIB__REQ_ASK)

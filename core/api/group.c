@@ -183,8 +183,8 @@ static void carrier_note(struct snib__carrier *c, uint32_t i, const struct snib_
                          int32_t code)
 {
     char text[SNIB__SAY_MEMBER];
-    const struct snib__told told = {code,      op->os_error,    op->cause, op->reason, op->words,
-                                    op->where, op->unconfirmed, false,     0};
+    const struct snib__told told = {code,      op->os_error, op->cause,       op->reason, op->words,
+                                    op->where, op->unserved, op->unconfirmed, false,      0};
     struct snib__carrier_member *member = &c->members[i];
     snib__carrier_fail(c, i, code);
     if (code >= 0)

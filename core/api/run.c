@@ -93,8 +93,9 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
         op->asked->texts = NULL;
     }
     if (out->code != SNIB_OK) {
-        struct snib__told told = {out->code, op->os_error,    op->cause,     op->reason, op->words,
-                                  op->where, op->unconfirmed, op->explained, op->server};
+        struct snib__told told = {out->code,     op->os_error, op->cause,    op->reason,
+                                  op->words,     op->where,    op->unserved, op->unconfirmed,
+                                  op->explained, op->server};
         out->server = snib__say(out->text, sizeof out->text, client, op->gate, &told);
     }
     snib__op_free(engine, op);

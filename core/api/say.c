@@ -48,17 +48,17 @@ static const char *say_cause(const struct snib__told *told)
     return told->cause && told->cause != SNIB_EUNREACHABLE ? snib_code_text(told->cause) : NULL;
 }
 
-/* Why a cluster that was reached does not serve the name, from the server's words; NULL: it may. */
+/* Why a cluster that was reached does not serve the name, from the server's words; NULL: it was not reached. */
 static const char *say_unserved(const struct snib__told *told)
 {
     const char *words = told->code == SNIB_ECONNECT && told->words ? told->words : "";
-    if (strncmp(words, "TRYAGAIN", 8) == 0 || strncmp(words, "ASK ", 4) == 0)
+    if (strncmp(words, "TRYAGAIN", 8) == 0 || strncmp(words, "ASK ", 4) == 0 ||
+        strncmp(words, "MIGRATING", 9) == 0 || strstr(words, "non local key"))
         return "its slot is being moved to another node: complete or cancel the move";
-    if (strncmp(words, "CLUSTERDOWN", 11) == 0)
-        return "no node serves its slot";
-    return strncmp(words, "MOVED ", 6) == 0
-               ? "the nodes disagree about which of them serves its slot"
-               : NULL;
+    if (strncmp(words, "MOVED ", 6) == 0)
+        return "the nodes disagree about which of them serves its slot";
+    bool down = strncmp(words, "CLUSTERDOWN", 11) == 0;
+    return down || told->unserved ? "no node serves its slot" : NULL;
 }
 
 /* A sentence that grows.  It is measured to its end, even if that is beyond cap. */

@@ -12,6 +12,7 @@ struct snib__told {
     int32_t reason;    /* SNIB_LOST: enum snib_reason */
     const char *words; /* the server's, or the client's own; NULL: none */
     const char *where; /* the address of the server; NULL: the client's */
+    bool unserved;     /* SNIB_ECONNECT: the server is connected, and does not serve the lock */
     bool unconfirmed;  /* SNIB_EUNREACHABLE: this client's earlier release is not confirmed */
     bool explained;    /* the words are the whole sentence */
     int32_t server;    /* ... in which the server's own words begin here; 0: there are none */

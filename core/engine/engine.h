@@ -191,6 +191,7 @@ struct snib__op {
     bool told : 1;      /* by the server, or a hold of this client: the lock is held */
     bool explained : 1; /* `words` are a whole sentence, which its carrier gave */
     bool astray : 1; /* a try without an answer may have been carried out by a server from before */
+    bool unserved : 1; /* SNIB_ECONNECT: the server is connected, and does not serve its request */
     bool done;
     bool within;      /* set by the caller: part of another operation, which counts for both */
     bool unconfirmed; /* it ended behind this client's own release, whose outcome is unknown */

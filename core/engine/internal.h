@@ -59,6 +59,8 @@ void snib__slabs_free(struct snib__engine *e);
 struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gate *gate,
                               snib__time now, int32_t *out_code);
 void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code);
+void snib__op_quote(const struct snib__engine *e, struct snib__op *op, const char *text,
+                    uint32_t n);
 void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
                    const char *server_text, uint32_t n);
 void snib__op_empty(struct snib__op *op); /* frees what replies left in it */
@@ -213,9 +215,8 @@ void snib__given_told(struct snib__engine *e, snib__time now);
 void snib__given_end(struct snib__engine *e);
 
 /* pause.c */
-/* Resend after a pause; text: the reason in the server's words, or NULL. -1: out of memory. */
-void snib__pause_served(struct snib__engine *e, const struct snib__request *request,
-                        snib__time now);
+void snib__pause_served(struct snib__engine *e, const struct snib__request *request);
+/* Resend after a pause; text: the reason in the server's words.  -1: out of memory. */
 int snib__pause(struct snib__engine *e, const struct snib__request *request, const char *text,
                 uint32_t n, snib__time now);
 bool snib__pause_drop(struct snib__engine *e, const void *subject);

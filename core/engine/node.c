@@ -538,13 +538,13 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
     int32_t error = snib__link_error(link, reply);
     const char *text = error ? snib__resp_text(conn->resp, reply) : "";
     if (request->half && request->subject) {
-        snib__pause_served(e, request, now);
+        snib__pause_served(e, request);
         node_whole(e, link, request, error ? -1 : reply->integer, now);
         request->subject = NULL;
     }
     if (error && snib__route_redirected(e, link, request, text, reply->count, now))
         return;
-    snib__pause_served(e, request, now);
+    snib__pause_served(e, request);
     if (snib__link_disowns(link, reply)) {
         node_disowned(e, link, request, error, text, reply->count, now);
         return;

@@ -244,12 +244,21 @@ void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code)
     e->done_tail = op;
 }
 
+/* Keep a server's words instead of earlier ones; n = 0: none. */
+void snib__op_quote(const struct snib__engine *e, struct snib__op *op, const char *text, uint32_t n)
+{
+    free(op->words);
+    op->words = n > 0 ? malloc(SNIB__WORDS_MAX) : NULL;
+    if (op->words)
+        snib__words(op->words, SNIB__WORDS_MAX, text, n, e->config.login.password);
+}
+
 /* Finish with an error reply: keep the server's own words. */
 void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
                    const char *server_text, uint32_t n)
 {
-    if (n > 0 && code != SNIB_ENOMEM && (op->words = malloc(SNIB__WORDS_MAX)))
-        snib__words(op->words, SNIB__WORDS_MAX, server_text, n, e->config.login.password);
+    if (code != SNIB_ENOMEM)
+        snib__op_quote(e, op, server_text, n);
     snib__op_done(e, op, code);
 }
 
@@ -328,18 +337,20 @@ static bool op_paused(const struct snib__engine *e, const struct snib__op *op)
     return subject && snib__pause_has(e, subject);
 }
 
-/* The code for an operation that ends because the server cannot be reached.  Call it before the
- * operation is detached from its hold. */
+/* The code for an operation that ends because the server cannot be reached, or does not serve it; and why.  Call it before
+ * the operation is detached from its hold. */
 int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op)
 {
     const struct snib__node *node = snib__op_node(op);
-    if (snib__node_ready(node)) /* a refused request that is not in flight was not carried out */
-        return op->refused_since && !op_unsure(op) && op_paused(e, op) ? SNIB_ECONNECT
-                                                                       : SNIB_EUNREACHABLE;
+    bool ready = snib__node_ready(node);
+    /* a refused request that is not in flight was not carried out */
+    op->unserved = ready && op->refused_since && !op_unsure(op) && op_paused(e, op);
+    if (ready)
+        return op->unserved ? SNIB_ECONNECT : SNIB_EUNREACHABLE;
     op->os_error = node->os_error;
     op->cause = node->failure;
-    if (node->words[0] && !op->words && (op->words = malloc(sizeof node->words)))
-        memcpy(op->words, node->words, sizeof node->words);
+    free(op->words); /* a refusal from before is not why */
+    op->words = node->words[0] ? strdup(node->words) : NULL;
     if (op_unsure(op))
         return SNIB_EUNREACHABLE;
     bool passing =

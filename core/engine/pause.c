@@ -25,34 +25,40 @@ static snib__time pause_length(struct snib__engine *e, const struct snib__reques
     return most / 2 + snib__engine_random(e, most / 2);
 }
 
-/* The operation's patience with servers that do not serve the name starts or ends here, and with it what they said. */
-static void pause_mark(struct snib__engine *e, struct snib__op *op, bool refused, snib__time now)
+/* What a server said of a request that it does not serve, and since when that counts. */
+struct refusal {
+    const char *text;
+    uint32_t n;
+    snib__time since;
+};
+
+/* The operation's patience with servers that do not serve the name starts or, with NULL, ends here, and with it what they
+ * said. */
+static void pause_mark(struct snib__engine *e, struct snib__op *op, const struct refusal *refusal)
 {
-    if (!op || refused == (op->refused_since != 0))
+    if (!op || !refusal == !op->refused_since)
         return;
-    op->refused_since = refused ? now : 0;
-    if (!refused) {
-        free(op->words);
-        op->words = NULL;
-    }
+    op->refused_since = refusal ? refusal->since : 0;
+    snib__op_quote(e, op, refusal ? refusal->text : "", refusal ? refusal->n : 0);
     snib__op_arm(e, op);
 }
 
 /* Operations that wait for the gate's request without one of their own: in the queue, for a hold that is passed on to
- * them, or for the answer to a question that they share, see tenure.c. */
-static void pause_mark_all(struct snib__engine *e, struct snib__waitq *waitq, bool refused,
-                           snib__time now)
+ * them, or for the answer to a question that they share, see tenure.c.  Each is told why, because the operation whose
+ * request it was may be over. */
+static void pause_mark_all(struct snib__engine *e, struct snib__waitq *waitq,
+                           const struct refusal *refusal)
 {
-    waitq->refused = refused;
+    waitq->refused = refusal != NULL;
     for (struct snib__op *op = waitq->head; op; op = op->next)
-        pause_mark(e, op, refused, now);
+        pause_mark(e, op, refusal);
     if (waitq->incoming)
-        pause_mark(e, waitq->incoming->op, refused, now);
+        pause_mark(e, waitq->incoming->op, refusal);
     for (struct snib__hold *hold = waitq->behind; hold; hold = hold->next)
-        pause_mark(e, hold->op, refused, now);
+        pause_mark(e, hold->op, refusal);
     for (struct snib__hold *first = waitq->asked; first; first = first->prev)
         for (struct snib__hold *hold = first; hold; hold = hold->next)
-            pause_mark(e, hold->op, refused, now);
+            pause_mark(e, hold->op, refusal);
 }
 
 /* The gate that the request keeps from going on, or NULL. */
@@ -64,28 +70,28 @@ static struct snib__gate *pause_gate(const struct snib__request *request)
 }
 
 /* A server has handled the request, so the operations that wait for it no longer count refusals. */
-void snib__pause_served(struct snib__engine *e, const struct snib__request *request, snib__time now)
+void snib__pause_served(struct snib__engine *e, const struct snib__request *request)
 {
     struct snib__gate *gate = pause_gate(request);
-    pause_mark(e, request->subject ? snib__request_op(request) : NULL, false, now);
+    pause_mark(e, request->subject ? snib__request_op(request) : NULL, NULL);
     if (gate && gate->waitq && gate->waitq->refused)
-        pause_mark_all(e, gate->waitq, false, now);
+        pause_mark_all(e, gate->waitq, NULL);
 }
 
-/* The waiting operations' patience starts here, and the request's own records the reason. */
+/* The patience of the request's operation starts here, and that of those that wait for it. */
 static void pause_note(struct snib__engine *e, const struct snib__request *request,
                        const char *text, uint32_t n, snib__time now)
 {
     struct snib__op *op = snib__request_op(request);
     struct snib__gate *gate = pause_gate(request);
+    struct refusal refusal = {.text = text, .n = n, .since = now - 1};
     if (gate && gate->waitq) /* a moment earlier, so that none of them is sent in the end */
-        pause_mark_all(e, gate->waitq, true, now - 1);
+        pause_mark_all(e, gate->waitq, &refusal);
     if (!op)
         return;
     op->link = NULL;
-    if (text && n > 0 && !op->words && (op->words = malloc(SNIB__WORDS_MAX)))
-        snib__words(op->words, SNIB__WORDS_MAX, text, n, e->config.login.password);
-    pause_mark(e, op, true, now);
+    refusal.since = now;
+    pause_mark(e, op, &refusal);
 }
 
 int snib__pause(struct snib__engine *e, const struct snib__request *request, const char *text,

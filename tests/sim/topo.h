@@ -454,6 +454,7 @@ void check_granted(struct topo_process *process, const struct topo_task *task,
 void check_released(const struct topo_process *process, const struct topo_hold *hold, int32_t code);
 void check_extended(const struct topo_process *process, const struct topo_task *task);
 void check_identity(const struct topo_process *process, const struct snib__op *op);
+void check_reason(const struct topo_process *process, const struct snib__op *op);
 void check_not_granted(struct topo_process *process, const struct topo_task *task, int32_t code);
 void check_lost(struct topo_process *process, const struct topo_hold *hold);
 void check_listing(struct topo_process *process, const struct snib__op *op);

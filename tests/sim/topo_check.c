@@ -380,6 +380,19 @@ static void check_nothing_applied(const struct topo_process *process, const stru
     }
 }
 
+/* What is said of an operation that had no server: that there is no connection only where there is none, and otherwise
+ * what the server said.  The connection may have ended since. */
+void check_reason(const struct topo_process *process, const struct snib__op *op)
+{
+    bool connected = snib__node_ready(snib__op_node(op));
+    bool explained = op->unserved ? op->words != NULL
+                                  : !connected || topo.durability != 0; /* has one of its own */
+    if (op->code == SNIB_ECONNECT && !explained) {
+        topo_fail("%u: %s is connected, and an operation ended with %s", process->id,
+                  snib__op_node(op)->where, snib_code_name(op->code));
+    }
+}
+
 void check_not_granted(struct topo_process *process, const struct topo_task *task, int32_t code)
 {
     bool honest = code == SNIB_BUSY        ? task->once

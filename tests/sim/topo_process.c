@@ -225,6 +225,7 @@ static void complete(struct topo_process *process, struct snib__op *op)
     topo_trace("%u task %d: %s%s%s", process->id, (int)(task - process->tasks),
                snib_code_name(op->code), op->words != NULL ? ": " : "",
                op->words != NULL ? op->words : "");
+    check_reason(process, op);
     topo_totals.busy += op->code == SNIB_BUSY;
     topo_totals.timed_out += op->code == SNIB_TIMEDOUT;
     topo_totals.cancelled += op->code == SNIB_CANCELLED;

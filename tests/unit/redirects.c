@@ -52,6 +52,28 @@ static void script_that_two_have_forgotten(void **state)
     snib__engine_free(engine);
 }
 
+/* A server forgets the script, does not serve the request that is sent again, and has forgotten the script once more when
+ * its pause is over. */
+static void script_that_is_forgotten_during_a_pause(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-16383");
+    held(engine, "n");
+    peers[0].says = "NOSCRIPT No matching script.";
+    peers[0].times = 1;
+    peers[0].then = "TRYAGAIN Multiple keys request during rehashing of slot";
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+    serve(engine);
+    assert_int_equal(engine->paused_n, 1);
+    peers[0].times = 1;
+    peers[0].then = NULL;
+    pass(engine, now + SECOND);
+    assert_true(op->done);
+    assert_int_equal(op->code, SNIB_OK);
+    assert_int_equal(peers[0].times, 0);
+    snib__engine_free(engine);
+}
+
 /* No node serves it: it is retried with pauses, and ends as unreachable, certainly not applied. */
 static void refusals_are_endured(void **state)
 {
@@ -143,6 +165,7 @@ static void served_after_refusals(void **state)
     pass(engine, now + 2 * SECOND);
     assert_true(op->done);
     assert_int_equal(op->code, SNIB_TIMEDOUT);
+    assert_null(op->words); /* what was said before says nothing about the wait */
     snib__engine_free(engine);
 }
 
@@ -165,11 +188,66 @@ static void all_are_equally_patient(void **state)
             assert_false(ops[k]->done);
         pass(engine, now + 600 * SNIB__MS);
         for (size_t k = 0; k < COUNT(ops); k++) {
-            assert_true(ops[k]->done);
+            assert_true(ops[k]->done && ops[k]->unserved);
             assert_int_equal(ops[k]->code, SNIB_ECONNECT);
+            assert_string_equal(ops[k]->words, peers[0].says);
         }
         snib__engine_free(engine);
     }
+}
+
+/* A try ends without an answer, and the release of what it may have got is refused again and again.  Those that wait behind
+ * that release are told what the server said, also while another one is still told it. */
+static void those_behind_a_refused_release_are_told_why(void **state)
+{
+    (void)state;
+    static const char refusal[] = "TRYAGAIN Multiple keys request during rehashing of slot";
+    int32_t code;
+    const struct snib__acquire once = {.wait = 0};
+    struct snib__op *ops[2];
+    struct snib__engine *engine = begin_cluster("a:0-16383");
+    held(engine, "n");
+    struct snib__gate *m = gate(engine, SNIB_MUTEX, "m");
+    peers[0].silent = true;
+    struct snib__op *given_up = snib__engine_acquire(engine, m, &once, now, &code);
+    pass(engine, now + 2 * SECOND);
+    assert_true(given_up->done);
+    assert_int_equal(given_up->code, SNIB_EUNREACHABLE);
+    peers[0].says = refusal;
+    peers[0].times = -1;
+    peers[0].silent = false;
+    for (size_t k = 0; k < COUNT(ops); k++) {
+        pass(engine, now + SECOND);
+        ops[k] = acquire(engine, m, 0);
+    }
+    pass(engine, now + 6 * SECOND);
+    assert_true(peers[0].scripts > 10);
+    for (size_t k = 0; k < COUNT(ops); k++) {
+        assert_true(ops[k]->done && ops[k]->unserved);
+        assert_int_equal(ops[k]->code, SNIB_ECONNECT);
+        assert_string_equal(ops[k]->words, refusal);
+    }
+    snib__engine_free(engine);
+}
+
+/* What a node refused is not why it cannot be reached later. */
+static void refusal_is_not_why_there_is_no_connection(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-16383");
+    held(engine, "n");
+    peers[0].says = "CLUSTERDOWN The cluster is down";
+    peers[0].times = -1;
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+    pass(engine, now + SECOND);
+    assert_non_null(op->words);
+    crash(engine, 'a');
+    pass(engine, now + 5 * SECOND);
+    assert_true(op->done && !op->unserved);
+    assert_int_equal(op->code, SNIB_ECONNECT);
+    assert_int_equal(op->os_error, 111);
+    assert_null(op->words);
+    snib__engine_free(engine);
 }
 
 static void those_that_share_a_question_are_patient_once(void **state)
@@ -621,11 +699,14 @@ int main(void)
         cmocka_unit_test(ask_is_for_one_request),
         cmocka_unit_test(forgotten_script_is_asked_for_again),
         cmocka_unit_test(script_that_two_have_forgotten),
+        cmocka_unit_test(script_that_is_forgotten_during_a_pause),
         cmocka_unit_test(refusals_are_endured),
         cmocka_unit_test(many_that_wait_are_no_storm),
         cmocka_unit_test(node_that_is_down_does_not_keep_its_slots),
         cmocka_unit_test(served_after_refusals),
         cmocka_unit_test(all_are_equally_patient),
+        cmocka_unit_test(those_behind_a_refused_release_are_told_why),
+        cmocka_unit_test(refusal_is_not_why_there_is_no_connection),
         cmocka_unit_test(those_that_share_a_question_are_patient_once),
         cmocka_unit_test(those_behind_are_served_too),
         cmocka_unit_test(circle_is_no_storm),

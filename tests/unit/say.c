@@ -102,6 +102,7 @@ static void nothing_loses_its_end(void **state)
                     .cause = causes[i / 6 % 4],
                     .words = i / 24 % 2 ? longest.words : NULL,
                     .where = i / 48 % 2 ? longest.where : NULL,
+                    .unserved = code == SNIB_ECONNECT && i / 96 % 2,
                     .unconfirmed = code == SNIB_EUNREACHABLE && i / 96 % 2,
                 };
                 char text[TEXT_MAX];
@@ -150,6 +151,38 @@ static void the_servers_words_are_found(void **state)
     snib__gate_put(client->driver.engine, gate);
 }
 
+/* A server that is connected and does not serve the lock is not called unreachable, whatever it said. */
+static void unserved_is_not_unconnected(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *words, *text;
+    } of[] = {
+        {"TRYAGAIN Multiple keys",
+         "its slot is being moved to another node: complete or cancel the "
+         "move (a:1); nothing was applied; the server said: TRYAGAIN "
+         "Multiple keys"},
+        {"MIGRATING", "its slot is being moved to another node: complete or cancel the move (a:1); "
+                      "nothing was applied; the server said: MIGRATING"},
+        {"ERR access a non local key",
+         "its slot is being moved to another node: complete or cancel "
+         "the move (a:1); nothing was applied; the server said: ERR "
+         "access a non local key"},
+        {"MOVED 1 b:2", "the nodes disagree about which of them serves its slot (a:1); nothing was "
+                        "applied; the server said: MOVED 1 b:2"},
+        {"CLUSTERDOWN no", "no node serves its slot (a:1); nothing was applied; the server said: "
+                           "CLUSTERDOWN no"},
+        {NULL, "no node serves its slot (a:1); nothing was applied"}, /* out of memory */
+    };
+    for (size_t i = 0; i < COUNT(of); i++) {
+        const struct snib__told told = {
+            .code = SNIB_ECONNECT, .words = of[i].words, .where = "a:1", .unserved = true};
+        char text[TEXT_MAX];
+        snib__say(text, sizeof text, client, NULL, &told);
+        assert_string_equal(text, of[i].text);
+    }
+}
+
 /* The system's words are not UTF-8 in every locale, and a name may be cut. */
 static void every_sentence_is_utf8(void **state)
 {
@@ -179,6 +212,7 @@ int main(void)
         cmocka_unit_test(nothing_loses_its_end),
         cmocka_unit_test(a_members_sentence_stays_whole),
         cmocka_unit_test(the_servers_words_are_found),
+        cmocka_unit_test(unserved_is_not_unconnected),
         cmocka_unit_test(every_sentence_is_utf8),
     };
     return cmocka_run_group_tests(tests, start, stop);

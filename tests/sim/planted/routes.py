@@ -20,7 +20,7 @@ MUTANTS = [
     Mutant(
         "who was refused once is impatient for ever",
         "engine/pause.c",
-        "pause_mark(e, request->subject ? snib__request_op(request) : NULL, false, now);",
+        "pause_mark(e, request->subject ? snib__request_op(request) : NULL, NULL);",
         "",
         "unit_former",
     ),

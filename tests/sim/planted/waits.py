@@ -586,8 +586,36 @@ MUTANTS = [
     Mutant(
         "those behind a refused request have no patience of their own",
         "engine/pause.c",
-        "pause_mark_all(e, gate->waitq, true, now - 1);",
+        "pause_mark_all(e, gate->waitq, &refusal);",
         "(void)now;",
+        "unit_redirects",
+    ),
+    Mutant(
+        "those behind a refused request are not told what the server said",
+        "engine/pause.c",
+        "snib__op_quote(e, op, refusal ? refusal->text : \"\", refusal ? refusal->n : 0);",
+        "snib__op_quote(e, op, refusal ? refusal->text : \"\", refusal && op->stage != SNIB__STAGE_QUEUED ? refusal->n : 0);",
+        "unit_redirects",
+    ),
+    Mutant(
+        "an operation that a connected server refused is said to have no connection",
+        "engine/op.c",
+        "op->unserved = ready && op->refused_since && !op_unsure(op) && op_paused(e, op); if (ready) return op->unserved ?",
+        "op->unserved = false; if (ready) return op->refused_since && !op_unsure(op) && op_paused(e, op) ?",
+        "sim/topology",
+    ),
+    Mutant(
+        "what a server refused is said to be why it cannot be reached later",
+        "engine/op.c",
+        "free(op->words); /* a refusal from before is not why */ op->words = node->words[0] ? strdup(node->words) : NULL;",
+        "if (!op->words) op->words = node->words[0] ? strdup(node->words) : NULL;",
+        "unit_redirects",
+    ),
+    Mutant(
+        "a script that is forgotten again during a pause is said not to be permitted",
+        "engine/send.c",
+        "again.tries = 0;",
+        "",
         "unit_redirects",
     ),
     Mutant(
@@ -719,9 +747,9 @@ MUTANTS = [
     Mutant(
         "what a cluster said of a request stays with its operation when another one is served",
         "engine/pause.c",
-        "if (!refused) { free(op->words); op->words = NULL; }",
-        "",
-        "sim/walk",
+        "snib__op_quote(e, op, refusal ? refusal->text : \"\", refusal ? refusal->n : 0);",
+        "if (refusal) snib__op_quote(e, op, refusal->text, refusal->n);",
+        "unit_redirects",
     ),
     Mutant(
         "new readers pass a preferred writer that waits behind one that is not",
