@@ -208,7 +208,8 @@ int snib__node_later(struct snib__node *node, const struct snib__request *reques
         node->todo = todo;
         node->todo_cap = cap;
     }
-    node->todo[node->todo_n++] = *request;
+    node->todo[node->todo_n] = *request;
+    node->todo[node->todo_n++].tries = 0; /* by then the script may be forgotten once more */
     return 0;
 }
 
@@ -255,6 +256,7 @@ void snib__node_again(struct snib__engine *e, const struct snib__request *reques
 {
     struct snib__request again = *request;
     again.asking = false;
+    again.tries = 0; /* as in snib__node_later() */
     if (snib__node_send_to(e, send_node_of(again.kind, again.subject), &again, now) == 0)
         return;
     if (again.kind == SNIB__REQ_ASK)
