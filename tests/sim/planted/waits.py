@@ -622,14 +622,14 @@ MUTANTS = [
         "a served request leaves those behind it impatient",
         "engine/pause.c",
         "if (gate && gate->waitq && gate->waitq->refused)",
-        "if (gate && gate->waitq && gate->waitq->refused && now == 0)",
+        "if (gate && gate->waitq && gate->waitq->refused && !gate)",
         "unit_redirects",
     ),
     Mutant(
         "those that share a refused question wait for it without end",
         "engine/pause.c",
         "first; first = first->prev)",
-        "first && now == 0; first = first->prev)",
+        "first && !waitq; first = first->prev)",
         "unit_redirects",
     ),
     Mutant(
