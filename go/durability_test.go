@@ -5,8 +5,6 @@ package snib_test
 import (
 	"context"
 	"errors"
-	"net"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,12 +14,7 @@ import (
 
 // TestReplicas acquires on a server without replicas, and then on one with a replica.
 func TestReplicas(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
-	listener.Close()
+	port := freePort(t)
 	master, err := launch("--port", port, "--repl-diskless-sync-delay", "0")
 	if err != nil {
 		t.Fatal(err)

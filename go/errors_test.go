@@ -211,16 +211,6 @@ func TestUnreachableIsSaidSo(t *testing.T) {
 
 func nothing(context.Context) error { return nil }
 
-func freePort(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer listener.Close()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	must(t, err)
-	return port
-}
-
 // startSentinel starts a single sentinel for the master at this port, under the name main, with further lines in its file,
 // and returns its own port.
 func startSentinel(t *testing.T, master string, further ...string) string {

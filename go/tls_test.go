@@ -5,7 +5,6 @@ package snib_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,11 +36,10 @@ func tlsServer(t *testing.T) (port int, certs string) {
 		binary = filepath.Join(certs, "redis-server")
 		must(t, os.Symlink(debian, binary))
 	}
-	probe, err := net.Listen("tcp", "127.0.0.1:0")
+	free := freePort(t)
+	port, err = strconv.Atoi(free)
 	must(t, err)
-	port = probe.Addr().(*net.TCPAddr).Port
-	must(t, probe.Close())
-	s, err := launchAs(binary, "--tls-port", strconv.Itoa(port), "--tls-auth-clients", "no", "--tls-cert-file", certs+"/server.crt",
+	s, err := launchAs(binary, "--tls-port", free, "--tls-auth-clients", "no", "--tls-cert-file", certs+"/server.crt",
 		"--tls-key-file", certs+"/server.key", "--tls-ca-cert-file", certs+"/ca.crt")
 	must(t, err)
 	t.Cleanup(s.stop)

@@ -8,9 +8,14 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
+
+from ports import free_port  # noqa: E402
 
 # How many keys there are, but for what clients say about themselves, which stays until they end.
 KEYS = "return #redis.call('keys', '*') - #redis.call('keys', 'snib_client:*')"
@@ -39,12 +44,6 @@ def find_binary() -> str:
             "no redis-server or valkey-server on the PATH (or name one in SNIB_BENCH_SERVER)"
         )
     return binary
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Site:

@@ -1,10 +1,16 @@
 """A private server on a unix socket in its own folder, and raw commands to it."""
 import os
+import pathlib
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+
+from ports import free_port  # noqa: E402
 
 
 def binary():
@@ -29,6 +35,8 @@ class Server:
         wait_for(self.answers, "the server's first answer")
 
     def answers(self):
+        if self.process.poll() is not None:
+            raise AssertionError(f"the server ended with {self.process.returncode}")
         try:
             return "PONG" in str(self("PING")) or True
         except OSError:
@@ -48,16 +56,6 @@ class Server:
         self.process.kill()
         self.process.wait()
         shutil.rmtree(self.folder)
-
-
-def free_port():
-    """A port, with room for the one of the cluster's own, 10,000 above it."""
-    port = 65535
-    while port > 55535:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-    return port
 
 
 class Cluster:

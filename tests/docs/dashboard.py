@@ -20,7 +20,6 @@ import os
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -39,6 +38,10 @@ import redis
 import snib
 import snib.aio
 from snib.prometheus import Collector
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
+
+from ports import free_port  # noqa: E402
 
 HERE = Path(__file__).resolve()
 GRAFANA = HERE.parents[2] / "docs" / "grafana"
@@ -219,9 +222,7 @@ def find_prometheus(build: Path) -> str:
 
 class Prometheus:
     def __init__(self, site: Site, build: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{free.getsockname()[1]}"
+        self.address = f"127.0.0.1:{free_port()}"
         folder = site.folder
         site.start(
             "prometheus",

@@ -13,8 +13,8 @@ import logging
 import random
 import re
 import shutil
-import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -27,6 +27,10 @@ import redis
 
 import snib
 from snib import protocols
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
+
+from ports import free_port  # noqa: E402
 
 PICTURE = Path(__file__).resolve().parents[2] / "docs" / "top.svg"
 COLUMNS, ROWS = 80, 24
@@ -124,9 +128,7 @@ def drawn(lines: list[str]) -> str:
 
 def main() -> None:
     logging.getLogger("snib").setLevel(logging.CRITICAL)  # its server ends before the clients
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     server = shutil.which("redis-server")
     assert server, "no redis-server"
     with tempfile.TemporaryDirectory(prefix="snib-top-") as folder:

@@ -7,7 +7,6 @@
 #define _GNU_SOURCE
 #include "../support/support.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -191,17 +190,6 @@ static void server_set_back(void **state)
     assert_int_equal(event.code, SNIB_OK);
     must_release(event.hold);
     must_release(hold);
-}
-
-static int free_port(void)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof at;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &n), 0);
-    close(fd);
-    return ntohs(at.sin_port);
 }
 
 static void point_to(const char *address, const struct server *server)

@@ -456,17 +456,6 @@ static void black_hole(void **state)
 
 /* ---- Main ------------------------------------------------------------------------------------------ */
 
-static int free_port(void)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof at;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &n), 0);
-    close(fd);
-    return ntohs(at.sin_port);
-}
-
 static int start(void **state)
 {
     (void)state;

@@ -5,20 +5,18 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
+
+from ports import free_port  # noqa: E402
+
 PATIENCE = 120.0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def find(name: str) -> Path:

@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import shutil
-import socket
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,7 +29,7 @@ from peer import Host, JavaClient, Jvm  # noqa: E402
 from versions import ALL, SINCE, VERSIONS  # noqa: E402
 
 import snib  # noqa: E402
-from support import RENEWED, TIDY, Server, eventually  # noqa: E402
+from support import RENEWED, TIDY, Server, eventually, free_port  # noqa: E402
 
 BUILD = Path(os.environ.get("SNIB_BUILD", ROOT / "build"))
 JARS = BUILD / "interop"
@@ -45,8 +44,7 @@ class SharedServer(Server):
     """A server that a JVM can also reach."""
 
     def __init__(self, folder: Path, *options: str) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            self.port = taken.getsockname()[1]
+        self.port = free_port()
         super().__init__(folder, "--port", str(self.port), "--bind", "127.0.0.1", *options)
 
     def keys_of(self, name: str) -> list[str]:

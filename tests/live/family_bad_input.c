@@ -3,11 +3,9 @@
  */
 #include "../support/support.h"
 
-#include <arpa/inet.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 static struct server server;
@@ -465,17 +463,6 @@ static void members_of_quorum(void **state)
 }
 
 /* ---- Clusters -------------------------------------------------------------------------------- */
-
-static int free_port(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&address, n), 0);
-    getsockname(fd, (struct sockaddr *)&address, &n);
-    close(fd);
-    return ntohs(address.sin_port);
-}
 
 static bool cluster_is_up(struct server *node)
 {

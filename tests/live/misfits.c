@@ -3,23 +3,10 @@
 #define _GNU_SOURCE
 #include "../support/support.h"
 
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
-
-static int free_port(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&address, n), 0);
-    getsockname(fd, (struct sockaddr *)&address, &n);
-    close(fd);
-    return ntohs(address.sin_port);
-}
 
 static void refused(const char *url, int32_t code, const char *const *words)
 {

@@ -21,6 +21,10 @@ import snib
 import snib.aio
 from snib import _kept
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
+
+from ports import free_port  # noqa: E402, F401
+
 
 # How long a test waits for expected events.  Generous, because a machine may be slow or busy; an event that must not be
 # late is compared with one that would take longer than this.
@@ -130,12 +134,6 @@ class Server:
         self.process.send_signal(signal.SIGCONT)
         self.process.kill()
         self.process.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -22,7 +21,7 @@ import snib
 from prometheus_client import CollectorRegistry, parser
 from prometheus_client.exposition import generate_latest
 from snib.prometheus import Collector
-from support import PATIENCE, Server, brief, eventually
+from support import PATIENCE, Server, brief, eventually, free_port
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "grafana"
 BOARD = json.loads((FOLDER / "snib.json").read_text())
@@ -169,9 +168,7 @@ class Prometheus:
             ],
         }
         (folder / "prometheus.yml").write_text(json.dumps(config))
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{free.getsockname()[1]}"
+        self.address = f"127.0.0.1:{free_port()}"
         self.log = (folder / "log").open("w")
         self.process = subprocess.Popen(
             ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",

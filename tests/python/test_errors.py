@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import select
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -279,9 +278,7 @@ def connect(url: str, patience: float = 5, **options) -> snib.Client:
 
 
 def test_nobody_there(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    for url in [f"redis://127.0.0.1:{port}", f"unix://{tmp_path}/none"]:
+    for url in [f"redis://127.0.0.1:{free_port()}", f"unix://{tmp_path}/none"]:
         with connect(url, 0.3) as client:
             with pytest.raises(snib.Unreachable) as caught:
                 client.ping()

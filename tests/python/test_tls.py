@@ -20,7 +20,7 @@ import pytest
 
 import snib
 import snib.aio
-from support import PATIENT, Server, eventually
+from support import PATIENT, Server, eventually, free_port
 
 CERTS = Path(__file__).parent.parent / "support" / "certs.sh"
 DEBIAN = Path("/usr/bin/redis-check-rdb")  # the server under another name; other builds may lack TLS
@@ -42,9 +42,7 @@ def port(certs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]
         if DEBIAN.exists():
             (certs / "redis-server").symlink_to(DEBIAN)
             patch.setenv("SNIB_TEST_SERVER", str(certs / "redis-server"))
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         files = {"--tls-cert-file": "server.crt", "--tls-key-file": "server.key", "--tls-ca-cert-file": "ca.crt"}
         options = [text for name, file in files.items() for text in (name, str(certs / file))]
         server = Server(

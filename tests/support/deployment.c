@@ -5,62 +5,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-/* ---- Ports ------------------------------------------------------------------------------------- */
-
-/* Blocks of ports below the ephemeral range.  A block belongs to the process that holds the lock on
- * its file, so a server that is down keeps its port; tests/topology/node.py obeys the same rule. */
-enum { PORTS_FIRST = 11000, PORTS_BLOCK = 32, PORTS_BLOCKS = 300, BUS = 10000 };
-
-static void ports_take(struct deployment *deployment)
-{
-    for (int i = 0; i < PORTS_BLOCKS; i++) {
-        int block = (getpid() + i) % PORTS_BLOCKS;
-        char path[64];
-        snprintf(path, sizeof path, "/tmp/snib-ports-%d-%d", (int)getuid(), block);
-        int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) {
-            deployment->ports_lock = fd;
-            deployment->port_next = PORTS_FIRST + block * PORTS_BLOCK;
-            deployment->port_end = deployment->port_next + PORTS_BLOCK;
-            return;
-        }
-        close(fd);
-    }
-    fail_msg("every block of ports is taken");
-}
-
-static bool port_is_free(int port)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    bool is_free = bind(fd, (struct sockaddr *)&at, sizeof at) == 0;
-    close(fd);
-    return is_free;
-}
-
-static int port_take(struct deployment *deployment)
-{
-    while (deployment->port_next < deployment->port_end) {
-        int port = deployment->port_next++;
-        if (port_is_free(port) && port_is_free(port + BUS))
-            return port;
-    }
-    fail_msg("a deployment has no more ports than a block has");
-    return 0;
-}
 
 /* ---- Folder and configuration -------------------------------------------------------------------- */
 
@@ -73,7 +25,7 @@ void deployment_init(struct deployment *deployment, const struct deployment_opti
     snprintf(deployment->dir, sizeof deployment->dir, "/tmp/snib-test-XXXXXX");
     if (!mkdtemp(deployment->dir))
         fail_msg("mkdtemp: %s", strerror(errno));
-    ports_take(deployment);
+    ports_begin(&deployment->ports);
     if (deployment->options.tls)
         deployment->certificate = authority_certificate(deployment->options.tls, "server",
                                                         "IP:127.0.0.1,IP:::1,DNS:localhost", 0);
@@ -130,7 +82,7 @@ struct node *deployment_node(struct deployment *deployment, const char *kind, bo
     memcpy(node->dir, dir, sizeof dir);
     snprintf(node->socket, sizeof node->socket, "%s/s", dir);
     node->sentinel = sentinel;
-    node->port = port_take(deployment);
+    node->port = ports_take(&deployment->ports);
     const char *password =
         sentinel ? deployment->options.sentinel_password : deployment->options.password;
     snprintf(node->password, sizeof node->password, "%s", password ? password : "");
@@ -279,7 +231,7 @@ void deployment_end(struct deployment *deployment)
     for (int i = 0; i < deployment->count; i++)
         node_kill(&deployment->nodes[i]);
     nftw(deployment->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-    close(deployment->ports_lock);
+    ports_end(&deployment->ports);
 }
 
 /* ---- Commands ------------------------------------------------------------------------------------ */

@@ -93,7 +93,7 @@ struct deployment {
     struct node nodes[NODES_MAX]; /* sentinels last */
     int count;
     struct certificate certificate;
-    int ports_lock, port_next, port_end;
+    struct ports ports;
 };
 
 bool server_has_tls(void); /* whether the server under test was built with TLS */

@@ -12,14 +12,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -74,26 +71,10 @@ const char *server_certs(void)
     return certs;
 }
 
-/* Not one that the system gives to outgoing connections: those come and go all the time. */
-static int server_free_port(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), bad;
-    unsigned random;
-    do {
-        assert_int_equal(getrandom(&random, sizeof random, 0), sizeof random);
-        address.sin_port = htons((uint16_t)(10000 + random % 20000));
-        bad = bind(fd, (struct sockaddr *)&address, sizeof address);
-    } while (bad && errno == EADDRINUSE);
-    assert_int_equal(bad, 0);
-    close(fd);
-    return ntohs(address.sin_port);
-}
-
 static void server_prepare_tls(struct server *server)
 {
     const char *debian = "/usr/bin/redis-check-rdb"; /* the same binary under another name */
-    server->tls_port = server_free_port();
+    server->tls_port = free_port();
     snprintf(server->url, sizeof server->url, "rediss://localhost:%d?tls_ca=%s/ca.crt",
              server->tls_port, server_certs());
     if (access(debian, X_OK) != 0)

@@ -50,6 +50,19 @@ int64_t patient_ms(int64_t limit_ms);
 /* Full counts take minutes and are used only with SNIB_TEST_ALL=1. */
 int count_of(int all, int by_default);
 
+/* ---- Ports -----------------------------------------------------------------------------------
+ *
+ * Reserved for this process, so that no other test takes one before its server does. */
+
+struct ports {
+    int lock, next, end;
+};
+
+void ports_begin(struct ports *ports);
+int ports_take(struct ports *ports); /* a port that was not taken before */
+void ports_end(struct ports *ports);
+int free_port(void); /* one of the process' own, in turn; the port 10,000 higher is free, too */
+
 /* ---- Server ---------------------------------------------------------------------------------- */
 
 struct server {

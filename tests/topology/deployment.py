@@ -13,14 +13,18 @@ from __future__ import annotations
 
 import itertools
 import ssl
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from authority import Authority
-from network import Network
-from node import Node, Ports, find_server
-from wire import Link
+sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
+
+from authority import Authority  # noqa: E402
+from network import Network  # noqa: E402
+from node import Node, find_server  # noqa: E402
+from ports import Ports  # noqa: E402
+from wire import Link  # noqa: E402
 
 
 class Deployment:

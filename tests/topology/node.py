@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -55,50 +53,6 @@ def has_tls(binary: str) -> bool:
         words = [binary, "--port", "0", "--tls-port", "1", "--dir", folder, "--save", ""]
         text = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE).stdout
     return "No tls-" in text
-
-
-# ---- Ports -------------------------------------------------------------------------------------
-
-# Blocks of ports below the ephemeral range.  A block belongs to the process that has locked its file, so a server that
-# is down keeps its port; tests/support/deployment.c follows the same rule.
-PORTS_FIRST, PORTS_BLOCK, PORTS_BLOCKS, BUS = 11000, 32, 300, 10000
-
-
-class Ports:
-    """A block of ports reserved for this process; each has a second port, BUS higher, for a cluster's bus."""
-
-    def __init__(self) -> None:
-        for i in range(PORTS_BLOCKS):
-            block = (os.getpid() + i) % PORTS_BLOCKS
-            path = f"{tempfile.gettempdir()}/snib-ports-{os.getuid()}-{block}"
-            self._lock = open(path, "w")
-            with contextlib.suppress(BlockingIOError):
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                first = PORTS_FIRST + block * PORTS_BLOCK
-                self._left = list(range(first + PORTS_BLOCK - 1, first - 1, -1))
-                return
-            self._lock.close()
-        raise AssertionError("every block of ports is taken")
-
-    def take(self) -> int:
-        """A port that is not in use, even by a process that ignores the rule."""
-        while self._left:
-            port = self._left.pop()
-            if all(self._is_free(p) for p in (port, port + BUS)):
-                return port
-        raise AssertionError("a deployment has no more ports than a block has")
-
-    @staticmethod
-    def _is_free(port: int) -> bool:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            with contextlib.suppress(OSError):
-                probe.bind(("0.0.0.0", port))
-                return True
-        return False
-
-    def close(self) -> None:
-        self._lock.close()
 
 
 # ---- Processes -----------------------------------------------------------------------------------
