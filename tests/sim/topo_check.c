@@ -385,8 +385,9 @@ static void check_nothing_applied(const struct topo_process *process, const stru
 void check_reason(const struct topo_process *process, const struct snib__op *op)
 {
     bool connected = snib__node_ready(snib__op_node(op));
-    bool explained = op->unserved ? op->words != NULL
-                                  : !connected || topo.durability != 0; /* has one of its own */
+    /* what waits for replicas has a connection of its own, which may be down alone: then its cause is told */
+    bool other = topo.durability != 0 && op->cause != 0;
+    bool explained = op->unserved ? op->words != NULL : !connected || other;
     if (op->code == SNIB_ECONNECT && !explained) {
         topo_fail("%u: %s is connected, and an operation ended with %s", process->id,
                   snib__op_node(op)->where, snib_code_name(op->code));
