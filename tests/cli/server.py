@@ -32,7 +32,11 @@ class Server:
         self.process = subprocess.Popen(
             [program or binary(), "--port", "0", "--unixsocket", self.path, "--dir", self.folder, "--save", "",
              "--appendonly", "no", "--daemonize", "no", *options], stdout=subprocess.DEVNULL)
-        wait_for(self.answers, "the server's first answer")
+        try:
+            wait_for(self.answers, "the server's first answer")
+        except BaseException:
+            self.stop()
+            raise
 
     def answers(self):
         if self.process.poll() is not None:

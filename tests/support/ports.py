@@ -32,21 +32,27 @@ class Ports:
             self._lock.close()
         raise AssertionError("every block of ports is taken")
 
-    def take(self) -> int:
-        """A port that was not taken before and is not in use, even by a process that ignores the rule."""
+    def _try(self) -> int | None:
         while self._taken < BLOCK:
             port = self._first + self._taken
             self._taken += 1
             if all(self._is_free(p) for p in (port, port + BUS)):
                 return port
-        raise AssertionError("a deployment has no more ports than a block has")
+        return None
+
+    def take(self) -> int:
+        """A port that was not taken before and is not in use, even by a process that ignores the rule."""
+        port = self._try()
+        assert port is not None, "a deployment has no more ports than a block has"
+        return port
 
     def take_any(self) -> int:
         """The same, but perhaps one that was taken long ago."""
-        with contextlib.suppress(AssertionError):
-            return self.take()
-        self._taken = 0
-        return self.take()
+        port = self._try()
+        if port is None:
+            self._taken = 0
+            port = self.take()
+        return port
 
     @staticmethod
     def _is_free(port: int) -> bool:
