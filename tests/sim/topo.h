@@ -473,6 +473,7 @@ model_text owner_key(const struct topo_name *name);
 /* topo_permits.c */
 void permits_begin(void); /* each name has one */
 void permits_broken(struct topo_name *name);
+void permits_meet_copies(int slot, int target);
 bool permits_may_be_few(const struct topo_task *task); /* since it asked for one */
 bool permits_are_more(const struct topo_name *name);
 bool permits_may_stay(const model_key *key);

@@ -39,6 +39,22 @@ void permits_broken(struct topo_name *name)
     name->uneven = name->family == TOPO_PERMITS;
 }
 
+/* A slot begins to move to a server that has an older copy of its names: a replica that had not heard that the slot had
+ * left was promoted since.  Then both copies count. */
+void permits_meet_copies(int slot, int target)
+{
+    for (int i = 0; i < topo.name_count; i++) {
+        struct topo_name *name = &topo.names[i];
+        model_text keys[] = {number_key(name), owner_key(name)};
+        for (int j = 0; name->slot == slot && j < 2; j++) {
+            model_key key;
+            if (model_key_find(topo.servers[target].model, 0, keys[j].p, keys[j].n, &key)) {
+                permits_broken(name);
+            }
+        }
+    }
+}
+
 bool permits_may_be_few(const struct topo_task *task)
 {
     const struct topo_name *name = &topo.names[task->use.name];

@@ -414,6 +414,7 @@ static void begin_move(const struct topo_event *event)
     slot->turn = ++cluster.turns;
     topo_trace("slot %d goes from server %d to %d", slot->number, source_of(slot), target_of(slot));
     on_the_way(event->a, source_of(slot), target_of(slot));
+    permits_meet_copies(event->a, target_of(slot));
     topo_later(topo.now + move_pause(slot), MOVE_KEY, event->a, 0, slot->turn);
 }
 
