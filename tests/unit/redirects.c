@@ -35,21 +35,30 @@ static void forgotten_script_is_asked_for_again(void **state)
     snib__engine_free(engine);
 }
 
-/* That one server has forgotten the script says nothing of the next one. */
+/* That one server has forgotten the script says nothing of the next one: neither of one that is connected, nor of one that
+ * the request waits for. */
 static void script_that_two_have_forgotten(void **state)
 {
     (void)state;
     char text[64];
-    struct snib__engine *engine = begin_cluster("a:0-16383");
-    sprintf(text, "ASK %d b:6379", snib__slot("m", 1));
-    peers[0].says = peers[1].says = "NOSCRIPT No matching script.";
-    peers[0].times = peers[1].times = 1;
-    peers[0].then = text;
-    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
-    pass(engine, now + SECOND);
-    assert_true(op->done);
-    assert_int_equal(op->code, SNIB_OK);
-    snib__engine_free(engine);
+    for (int connected = 0; connected < 2; connected++) {
+        struct snib__engine *engine = begin_cluster("a:0-16383");
+        sprintf(text, "ASK %d b:6379", snib__slot("m", 1));
+        if (connected) {
+            peers[0].says = text;
+            peers[0].times = 2;
+            held(engine, "{m}2");
+        }
+        peers[0].says = peers[1].says = "NOSCRIPT No matching script.";
+        peers[0].times = peers[1].times = 1;
+        peers[0].then = text;
+        struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+        pass(engine, now + SECOND);
+        assert_true(op->done);
+        assert_int_equal(op->code, SNIB_OK);
+        assert_int_equal(peers[1].times, 0);
+        snib__engine_free(engine);
+    }
 }
 
 /* A server forgets the script, does not serve the request that is sent again, and has forgotten the script once more when
