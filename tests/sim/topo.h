@@ -14,6 +14,7 @@
  * topo_fault.c    what goes wrong, and when
  * topo_process.c  processes: an engine each, its driver, and what becomes of its results
  * topo_task.c     the tasks in them
+ * topo_truth.c    what is true of a name, and since when that is in doubt
  * topo_check.c    what must be true of results, and at every step
  * topo_owner.c    who holds a name, in the data of a server
  * topo_permits.c  permits: that none is lost; an operator
@@ -438,17 +439,29 @@ void task_rest(struct topo_task *task);
 snib__time task_hold_for(void);
 void task_move(struct topo_process *process, struct topo_task *task);
 
+/* topo_truth.c */
+/* A key of a name at its master or, while its slot is being moved, at either end.  NULL: it does not exist. */
+model *truth_find(const struct topo_name *name, model_text text, model_key *out);
+model *truth_holder(const struct topo_name *name,
+                    model_key *out); /* the key that says who holds it */
+bool truth_writes(const struct topo_hold *hold, const struct topo_name *name);
+bool truth_is_owner(const struct topo_hold *hold, bool as_writer, const char *text);
+snib__time truth_until(const struct topo_hold *hold, const struct topo_name *name);
+bool truth_knows(const struct topo_hold *hold);
+void truth_trace(const struct topo_name *name);
+void truth_broken(int shard, const char *why); /* it may have lost data */
+void truth_slot_broken(int slot);              /* ... about the names of one slot */
+snib__time truth_broken_at(const struct topo_hold *hold);
+void truth_note(void); /* at every step, before the rules are judged */
+void truth_note_asked(struct topo_process *process);
+snib__time truth_connected_since(const struct topo_process *process, int shard);
+snib__time truth_reaches_since(const struct topo_process *process, int shard);
+snib__time truth_asks_since(const struct topo_process *process, const struct topo_hold *hold);
+
 /* topo_check.c */
-void check_broken(int shard, const char *why); /* the truth may have lost data */
-void check_slot_broken(int slot);              /* ... about the names of one slot */
 void check_sent(struct topo_process *process);
 void check_connects(struct topo_process *process);
 void check_progress(struct topo_process *process);
-snib__time check_connected_since(const struct topo_process *process, int shard);
-snib__time check_reaches_since(const struct topo_process *process, int shard);
-/* A key of a name at its master or, while its slot is being moved, at either end.  NULL: it does not exist. */
-model *check_find(const struct topo_name *name, model_text text, model_key *out);
-model *check_truth(const struct topo_name *name, model_key *out);
 void check_granted(struct topo_process *process, const struct topo_task *task,
                    struct topo_hold *hold);
 void check_released(const struct topo_process *process, const struct topo_hold *hold, int32_t code);

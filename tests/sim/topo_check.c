@@ -1,10 +1,9 @@
 /* topo_check.c - what must be true of results and at every step, judged with full knowledge of
  * which server is master and of what every server has.
  *
- * The truth about a name is the data set of its authority.  A hold that reports itself valid is
- * known there, for as long as it is valid; if it is not, it is excused, and there are few excuses:
- * a server took over that had not heard of it, or started without data, or another server acted as
- * a master beside the true one.
+ * A hold that reports itself valid is known to the truth (topo_truth.c), for as long as it is
+ * valid; if it is not, it is excused, and there are few excuses: a server took over that had not
+ * heard of it, or started without data, or another server acted as a master beside the true one.
  */
 #include "engine_check.h"
 #include "topo.h"
@@ -20,192 +19,6 @@
 static snib__time latest(snib__time a, snib__time b)
 {
     return a > b ? a : b;
-}
-
-/* ---- The truth ---------------------------------------------------------------------------------- */
-
-static model *truth(const struct topo_name *name)
-{
-    return topo.servers[topo.shards[name->shard].authority].model;
-}
-
-static bool writes(const struct topo_hold *hold, const struct topo_name *name)
-{
-    return hold->use.kind == SNIB_WRITE ||
-           (hold->use.kind == SNIB__MULTI && name->family == TOPO_RW);
-}
-
-static model *find(const struct topo_name *name, const char *text, size_t n, model_key *out)
-{
-    model *also = cluster_also(name);
-    if (model_key_find(truth(name), 0, text, n, out)) {
-        return truth(name);
-    }
-    return also != NULL && model_key_find(also, 0, text, n, out) ? also : NULL;
-}
-
-model *check_find(const struct topo_name *name, model_text text, model_key *out)
-{
-    return find(name, text.p, text.n, out);
-}
-
-/* The key that says who holds it. */
-model *check_truth(const struct topo_name *name, model_key *out)
-{
-    return check_find(name, owner_key(name), out);
-}
-
-static bool is_owner(const struct topo_hold *hold, bool as_writer, const char *text)
-{
-    return strncmp(text, hold->owner, hold->owner_n) == 0 &&
-           strcmp(text + hold->owner_n, as_writer ? ":write" : "") == 0;
-}
-
-/* Until when the truth has a hold of one name; 0: it has none. */
-static snib__time known_until(const struct topo_hold *hold, const struct topo_name *name)
-{
-    char lease[160], owner[OWNER_MAX];
-    model_key key, own;
-    model *m = check_truth(name, &key);
-    uint64_t until = 0;
-    bool found = false;
-    for (size_t i = 0; m != NULL && !found && owner_at(m, name, i, owner, &until); i++) {
-        found = is_owner(hold, writes(hold, name), owner);
-    }
-    if (!found) {
-        return 0;
-    }
-    uint64_t ends = until < key.expires_ns ? until : key.expires_ns;
-    if (hold->use.kind == SNIB_READ) {
-        int n = snprintf(lease, sizeof lease, "%s:%s:rwlock_timeout:1", name->tag, hold->owner);
-        if (find(name, lease, (size_t)n, &own) == NULL) {
-            return 0;
-        }
-        ends = own.expires_ns < ends ? own.expires_ns : ends;
-    }
-    return ends == UINT64_MAX ? SNIB__NEVER : ends - TOPO_EPOCH;
-}
-
-/* Whether the truth keeps all of the hold for as long as its holder relies on it. */
-static bool is_known(const struct topo_hold *hold)
-{
-    for (int i = 0; i < topo.name_count; i++) {
-        const struct topo_name *name = &topo.names[i];
-        if ((hold->use.names >> i & 1) != 0 &&
-            known_until(hold, name) < snib__hold_end(hold->hold)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Trace what the master of a name has. */
-static void trace_truth(const struct topo_name *name)
-{
-    model_key key;
-    model_text field, value;
-    for (size_t i = 0; topo.trace && model_key_at(truth(name), i, &key); i++) {
-        topo_trace("%.*s, for %.3f ms:", (int)key.name.n, key.name.p,
-                   ((double)key.expires_ns - (double)(TOPO_EPOCH + topo.now)) / 1e6);
-        for (size_t j = 0;
-             model_field_at(truth(name), 0, key.name.p, key.name.n, j, &field, &value); j++) {
-            topo_trace("    %.*s: %.*s", (int)field.n, field.p, (int)value.n, value.p);
-        }
-    }
-}
-
-void check_broken(int shard, const char *why)
-{
-    topo_trace("shard %d: %s", shard, why);
-    for (int i = 0; i < topo.name_count; i++) {
-        struct topo_name *name = &topo.names[i];
-        if (name->shard == shard || cluster_goes_to(name, shard)) {
-            name->broken_at = topo.now;
-            name->broken_by_move = false;
-            permits_broken(name);
-        }
-    }
-}
-
-void check_slot_broken(int slot)
-{
-    for (int i = 0; i < topo.name_count; i++) {
-        struct topo_name *name = &topo.names[i];
-        if (name->slot == slot) {
-            name->broken_at = topo.now;
-            name->broken_by_move = true;
-            permits_broken(name);
-        }
-    }
-}
-
-/* Whether a server acts as the master of a name and is not the true one. */
-static bool is_island(int at, const struct topo_name *name)
-{
-    const struct topo_server *server = &topo.servers[at];
-    if (server->master >= 0 || !server_runs(at) || topo.shards[name->shard].authority == at) {
-        return false;
-    }
-    return topo.topology == SNIB__CLUSTER ? cluster_serves(at, name) : server->shard == name->shard;
-}
-
-static void note_islands(void)
-{
-    for (int i = 0; i < topo.name_count; i++) {
-        if (cluster_also(&topo.names[i]) != NULL) {
-            topo.names[i].apart_until = topo.now;
-        }
-    }
-    for (int i = 0; i < topo.data_count; i++) {
-        for (int j = 0; j < topo.name_count; j++) {
-            if (is_island(i, &topo.names[j])) {
-                topo.names[j].island_until = topo.now;
-            }
-        }
-    }
-}
-
-/* The server that the engine takes for a name's master; -1: none.  Behind one address that is the one that its first
- * connection leads to, which it does not know before the handshake has ended. */
-static int asked_by(const struct topo_process *process, int name)
-{
-    const struct snib__node *node = process->gates[name][0]->node;
-    for (int i = 0; topo.topology != SNIB__CLUSTER && i < process->end_count; i++) {
-        const struct topo_end *end = &process->ends[i];
-        if (end->link == &node->links[SNIB__COMMAND]) {
-            return end->pipe != NULL && snib__node_ready(node) ? end->pipe->server : -1;
-        }
-    }
-    for (int i = 0; topo.topology == SNIB__CLUSTER && node->addressed && i < topo.data_count; i++) {
-        if (snib__address_equal(&node->address, &topo.servers[i].address)) {
-            return i;
-        }
-    }
-    return -1;
-}
-
-static void note_asked(struct topo_process *process)
-{
-    for (int i = 0; i < topo.name_count; i++) {
-        int at = asked_by(process, i);
-        if (at != process->asks[i]) {
-            process->asks[i] = at;
-            process->asks_since[i] = topo.now;
-        }
-    }
-}
-
-/* When the truth about one of a hold's names was last in doubt. */
-static snib__time broken_at(const struct topo_hold *hold)
-{
-    snib__time at = 0;
-    for (int i = 0; i < topo.name_count; i++) {
-        const struct topo_name *name = &topo.names[i];
-        if ((hold->use.names >> i & 1) != 0) {
-            at = latest(at, latest(name->broken_at, name->island_until));
-        }
-    }
-    return at;
 }
 
 /* How many replicas have a hold's first name. */
@@ -228,7 +41,7 @@ static void check_replicas(const struct topo_process *process, struct topo_hold 
 {
     int master = topo.shards[topo.names[hold->use.name].shard].authority;
     int in_step = server_acked(master, 0), said = hold->hold->replicas;
-    if (topo.topology == SNIB__CLUSTER || broken_at(hold) >= hold->submitted) {
+    if (topo.topology == SNIB__CLUSTER || truth_broken_at(hold) >= hold->submitted) {
         return;
     }
     bool quiet = true;
@@ -257,7 +70,7 @@ void check_durable(int at)
         const struct topo_process *process = topo.slots[i / TOPO_HOLDS];
         const struct topo_hold *hold = &process->holds[i % TOPO_HOLDS];
         if (hold->hold == NULL || (hold->durable >> at & 1) == 0 || hold->released ||
-            hold->hold->phase != SNIB__HELD || broken_at(hold) >= hold->submitted ||
+            hold->hold->phase != SNIB__HELD || truth_broken_at(hold) >= hold->submitted ||
             server->synced_at >= hold->submitted ||
             topo.now >= hold->hold->acquired_at + topo.lease / 2 ||
             topo.now >= snib__hold_end(hold->hold)) {
@@ -265,7 +78,7 @@ void check_durable(int at)
         }
         topo_totals.durable++;
         for (int k = 0; k < topo.name_count; k++) {
-            if ((hold->use.names >> k & 1) != 0 && known_until(hold, &topo.names[k]) == 0) {
+            if ((hold->use.names >> k & 1) != 0 && truth_until(hold, &topo.names[k]) == 0) {
                 topo_fail("%u:%llu is gone in a failover, and %d replicas had it", process->id,
                           (unsigned long long)hold->number, hold->hold->replicas);
             }
@@ -320,7 +133,8 @@ static void check_token(struct topo_process *process, const struct topo_hold *ho
     if (hold->use.kind != SNIB_FENCED) {
         return;
     }
-    bool broken = broken_at(hold) >= hold->submitted || broken_at(hold) >= name->token_at;
+    bool broken =
+        truth_broken_at(hold) >= hold->submitted || truth_broken_at(hold) >= name->token_at;
     if (token <= 0 || (token <= name->last_token && !broken)) {
         topo_fail("%u:%llu of %s has the token %lld after %lld", process->id,
                   (unsigned long long)hold->number, name->text, (long long)token,
@@ -372,7 +186,7 @@ static void check_nothing_applied(const struct topo_process *process, const stru
         bool leads = topo.shards[topo.servers[at].shard].authority == at;
         const struct topo_name *name = &topo.names[i % topo.name_count];
         for (size_t j = 0; leads && owner_at(topo.servers[at].model, name, j, owner, &until); j++) {
-            if (is_owner(&none, writes(&none, name), owner)) {
+            if (truth_is_owner(&none, truth_writes(&none, name), owner)) {
                 topo_fail("%u:%llu has no connection, and server %d has it", process->id,
                           (unsigned long long)task->number, at);
             }
@@ -419,7 +233,7 @@ void check_lost(struct topo_process *process, const struct topo_hold *hold)
 {
     const struct snib__hold *lost = hold->hold;
     snib__time end = snib__hold_end(lost);
-    bool broken = broken_at(hold) >= hold->submitted;
+    bool broken = truth_broken_at(hold) >= hold->submitted;
     bool honest = lost->reason == SNIB_REASON_EXPIRED       ? lost->lease_ms != 0 && topo.now >= end
                   : lost->reason == SNIB_REASON_UNREACHABLE ? topo.now >= lost->deadline
                   : lost->reason == SNIB_REASON_CLOSED      ? process->closed_at != 0
@@ -435,53 +249,10 @@ void check_lost(struct topo_process *process, const struct topo_hold *hold)
 
 /* ---- Every step --------------------------------------------------------------------------------- */
 
-/* Since when a process has its connection to the master of a shard; SNIB__NEVER / 2: it has none. */
-snib__time check_connected_since(const struct topo_process *process, int shard)
-{
-    int master = topo.shards[shard].authority;
-    snib__time since = SNIB__NEVER / 2;
-    for (int i = 0; i < process->end_count; i++) {
-        const struct topo_end *end = &process->ends[i];
-        if (end->pipe != NULL && end->pipe->server == master && end->pipe->number != 0 &&
-            snib__link_kind(end->link) == SNIB__COMMAND && !snib__lane_is(end->link) &&
-            end->pipe->made_at < since) {
-            since = end->pipe->made_at;
-        }
-    }
-    return since;
-}
-
-/* Since when the path between them is clear. */
-snib__time check_reaches_since(const struct topo_process *process, int shard)
-{
-    int master = topo.shards[shard].authority;
-    const struct topo_server *server = &topo.servers[master];
-    snib__time since = check_connected_since(process, shard);
-    since = latest(latest(since, process->frozen_until), process->late_until);
-    since = latest(since, topo.apart[net_host(process)][master]);
-    if (topo.topology == SNIB__CLUSTER) {
-        since = latest(since, cluster_up_since(master));
-    }
-    return latest(latest(since, server->stopped_until), server->loading_until);
-}
-
-/* Since when a process takes the true masters of a hold's names in a cluster for them; 0: it does not. */
-static snib__time asks_since(const struct topo_process *process, const struct topo_hold *hold)
-{
-    snib__time since = 0;
-    for (int i = 0; i < topo.name_count && topo.topology == SNIB__CLUSTER; i++) {
-        if ((hold->use.names >> i & 1) != 0) {
-            bool asks = process->asks[i] == topo.shards[topo.names[i].shard].authority;
-            since = latest(since, asks ? process->asks_since[i] : 0);
-        }
-    }
-    return since;
-}
-
 static void check_excused(struct topo_process *process, struct topo_hold *hold)
 {
     const struct topo_name *name = &topo.names[hold->use.name];
-    snib__time broken = broken_at(hold);
+    snib__time broken = truth_broken_at(hold);
     snib__time sent_at = hold->hold->deadline - (topo.lease * 99 / 100 - 5 * SNIB__MS);
     bool fixed = hold->hold->lease_ms != 0;
     if (!hold->excused) {
@@ -491,7 +262,7 @@ static void check_excused(struct topo_process *process, struct topo_hold *hold)
         hold->excused = true;
         hold->excused_at = topo.now;
         if (broken < hold->submitted) {
-            trace_truth(&topo.names[hold->use.name]);
+            truth_trace(&topo.names[hold->use.name]);
             topo_fail("%u:%llu of %s is valid and its master does not know of it", process->id,
                       (unsigned long long)hold->number, topo.names[hold->use.name].text);
         }
@@ -500,7 +271,7 @@ static void check_excused(struct topo_process *process, struct topo_hold *hold)
         topo_fail("%u:%llu of %s is not with its master and its deadline moves", process->id,
                   (unsigned long long)hold->number, topo.names[hold->use.name].text);
     }
-    snib__time since = latest(hold->excused_at, check_reaches_since(process, name->shard));
+    snib__time since = latest(hold->excused_at, truth_reaches_since(process, name->shard));
     since = latest(latest(since, name->island_until), name->apart_until);
     /* the process may have been connected to it all along */
     since = latest(since, topo.servers[topo.shards[name->shard].authority].promoted_at);
@@ -511,12 +282,12 @@ static void check_excused(struct topo_process *process, struct topo_hold *hold)
     /* A fixed lease is asked about, at once, on a connection to another server, or to one that has
      * other data since, and never else: not if a slot move is given up, or if the same server is
      * demoted and promoted again while the connection stays. */
-    bool other = asks_since(process, hold) > broken; /* in a cluster this will do */
+    bool other = truth_asks_since(process, hold) > broken; /* in a cluster this will do */
     if (fixed && (name->broken_by_move ||
-                  (check_connected_since(process, name->shard) <= broken && !other))) {
+                  (truth_connected_since(process, name->shard) <= broken && !other))) {
         return;
     }
-    since = latest(since, fixed && other ? asks_since(process, hold) : 0);
+    since = latest(since, fixed && other ? truth_asks_since(process, hold) : 0);
     bool at_once = fixed && topo.durability == 0; /* no reply is behind a WAIT */
     snib__time notices = at_once ? 0 : topo.lease / 3 + topo.lease / 5;
     /* What a MOVED has said of a slot goes before maps for 3 s, and meanwhile one is asked for each second. */
@@ -528,7 +299,7 @@ static void check_excused(struct topo_process *process, struct topo_hold *hold)
 }
 
 /* A grant, or a later deadline.  Replication may have lost what the true master does not know, before the client asked that
- * one; but who asks it already, and since it has the name, counts nothing that another one said. */
+ * one; but a client that asks it already, and since it has the name, counts nothing that another one said. */
 static void check_claim(const struct topo_process *process, const struct topo_hold *hold)
 {
     for (int i = 0; i < topo.name_count; i++) {
@@ -539,7 +310,7 @@ static void check_claim(const struct topo_process *process, const struct topo_ho
             since >= topo.now) {
             continue;
         }
-        trace_truth(name);
+        truth_trace(name);
         topo_fail("%u:%llu of %s is valid by the word of another than its master, which it asks",
                   process->id, (unsigned long long)hold->number, name->text);
     }
@@ -586,8 +357,9 @@ void check_listing(struct topo_process *process, const struct snib__op *op)
 void check_released(const struct topo_process *process, const struct topo_hold *hold, int32_t code)
 {
     check_release_code(process, hold, code);
-    if (code == SNIB_LOST && topo.now < hold->safe_until && broken_at(hold) < hold->submitted) {
-        trace_truth(&topo.names[hold->use.name]);
+    if (code == SNIB_LOST && topo.now < hold->safe_until &&
+        truth_broken_at(hold) < hold->submitted) {
+        truth_trace(&topo.names[hold->use.name]);
         topo_fail("%u:%llu of %s was lost before its release, and no server has lost it",
                   process->id, (unsigned long long)hold->number, topo.names[hold->use.name].text);
     }
@@ -644,7 +416,7 @@ static void check_holds(struct topo_process *process)
             topo_fail("%u:%llu is over, which was not reported", process->id,
                       (unsigned long long)hold->number);
         }
-        if (hold->valid && is_known(hold)) {
+        if (hold->valid && truth_knows(hold)) {
             hold->excused = false;
             hold->known_at = topo.now;
         } else if (hold->valid) {
@@ -757,38 +529,9 @@ static void check_served(struct topo_process *process)
         bool fair = topo.names[task->use.name].family == TOPO_FAIR;
         if (since != SNIB__NEVER &&
             topo.now > since + topo.recheck + topo.prompt + (fair ? 6000 * SNIB__MS : 0)) {
-            trace_truth(&topo.names[task->use.name]);
+            truth_trace(&topo.names[task->use.name]);
             topo_fail("%s is free and %u waits for it", topo.names[task->use.name].text,
                       process->id);
-        }
-    }
-}
-
-/* Of permits, those that have ended are free although they are still there. */
-static bool is_taken(const struct topo_name *name)
-{
-    char owner[OWNER_MAX];
-    model_key key;
-    model *m = check_truth(name, &key);
-    uint64_t until;
-    if (m == NULL || name->family != TOPO_PERMITS) {
-        return m != NULL;
-    }
-    bool taken = false;
-    for (size_t i = 0; !taken && owner_at(m, name, i, owner, &until); i++) {
-        taken = until > TOPO_EPOCH + topo.now;
-    }
-    return taken;
-}
-
-static void note_free(void)
-{
-    for (int i = 0; i < topo.name_count; i++) {
-        struct topo_name *name = &topo.names[i];
-        if (is_taken(name)) {
-            name->free_since = SNIB__NEVER;
-        } else if (name->free_since == SNIB__NEVER) {
-            name->free_since = topo.now;
         }
     }
 }
@@ -816,7 +559,7 @@ void check_closed(const struct topo_process *process)
     uint64_t until;
     for (int i = 0; i < topo.name_count; i++) {
         const struct topo_name *name = &topo.names[i];
-        model *m = check_truth(name, &key);
+        model *m = truth_holder(name, &key);
         bool knows = process->asks[i] == topo.shards[name->shard].authority &&
                      process->asks_since[i] < process->closed_at;
         for (size_t j = 0; m != NULL && owner_at(m, name, j, owner, &until); j++) {
@@ -832,13 +575,12 @@ void check_closed(const struct topo_process *process)
 
 void check_step(void)
 {
-    note_islands();
-    note_free();
+    truth_note();
     permits_check();
     for (int i = 0; i < topo.slot_count; i++) {
         check_engine(topo.slots[i]);
         check_holds(topo.slots[i]);
-        note_asked(topo.slots[i]);
+        truth_note_asked(topo.slots[i]);
         check_waits(topo.slots[i]);
         check_patience(topo.slots[i]);
         check_served(topo.slots[i]);

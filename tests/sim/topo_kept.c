@@ -49,7 +49,7 @@ static bool has_missed(const struct topo_process *process, const struct topo_nam
 {
     int at = topo.shards[name->shard].authority, i = (int)(name - topo.names);
     if (topo.topology != SNIB__CLUSTER) {
-        return check_connected_since(process, name->shard) < topo.servers[at].promoted_at;
+        return truth_connected_since(process, name->shard) < topo.servers[at].promoted_at;
     }
     return process->asks[i] == at && (process->asks_since[i] < topo.servers[at].promoted_at ||
                                       process->asks_since[i] < name->came_at);
@@ -62,7 +62,7 @@ static snib__time calm_since(const struct topo_process *process, const struct to
     int at = topo.shards[name->shard].authority, i = (int)(name - topo.names);
     snib__time since = topo.stable_at;
     if (topo.focus == TOPO_FORMER && topo.now < topo.stable_at && process->asks[i] == at) {
-        since = check_reaches_since(process, name->shard);
+        since = truth_reaches_since(process, name->shard);
         since = since > process->asks_since[i] ? since : process->asks_since[i];
         since = since > topo.servers[at].promoted_at ? since : topo.servers[at].promoted_at;
         since = since > name->apart_until ? since : name->apart_until;
@@ -75,7 +75,7 @@ static snib__time calm_since(const struct topo_process *process, const struct to
 static bool find_unused(const struct topo_name *name, char out[OWNER_MAX], snib__time *out_since)
 {
     model_key key;
-    model *m = check_truth(name, &key);
+    model *m = truth_holder(name, &key);
     uint64_t number, until;
     for (size_t i = 0; m != NULL && owner_at(m, name, i, out, &until); i++) {
         const struct topo_process *process = process_of(out, &number);

@@ -65,7 +65,7 @@ bool permits_may_be_few(const struct topo_task *task)
 static long long count_taken(const struct topo_name *name)
 {
     model_key key;
-    return check_find(name, owner_key(name), &key) != NULL ? (long long)key.fields : 0;
+    return truth_find(name, owner_key(name), &key) != NULL ? (long long)key.fields : 0;
 }
 
 static long long count_free(const struct topo_name *name)
@@ -73,7 +73,7 @@ static long long count_free(const struct topo_name *name)
     model_key key;
     model_text field, value;
     char text[32] = "0";
-    model *m = check_find(name, number_key(name), &key);
+    model *m = truth_find(name, number_key(name), &key);
     if (m != NULL && key.type == MODEL_STRING &&
         model_field_at(m, 0, name->text, name->n, 0, &field, &value)) {
         snprintf(text, sizeof text, "%.*s", (int)value.n, value.p);
@@ -134,7 +134,7 @@ static void look(struct topo_name *name)
         return;
     }
     name->uneven_until = topo.now;
-    bool all_agree = all == 1 && check_find(name, number_key(name), &key) != NULL;
+    bool all_agree = all == 1 && truth_find(name, number_key(name), &key) != NULL;
     if (!moves && all_agree && !has_copies(name, false)) {
         name->uneven = false;
     } else if (!moves && runs && topo.calm && topo.now + REPAIRED >= topo.stable_at) {

@@ -369,7 +369,7 @@ void server_promote(int at)
     if (whole) {
         check_durable(at);
     }
-    check_broken(server->shard, "a failover");
+    truth_broken(server->shard, "a failover");
 }
 
 /* ---- Life --------------------------------------------------------------------------------------- */
@@ -459,7 +459,7 @@ void server_return(int at)
     }
     server_set_faults(at);
     if (!server->keeps && topo.shards[server->shard].authority == at) {
-        check_broken(server->shard, "a restart without data");
+        truth_broken(server->shard, "a restart without data");
     }
 }
 

@@ -372,7 +372,7 @@ static void give_up(int at)
     struct slot *slot = &cluster.slots[at];
     topo_trace("the move of slot %d is given up", slot->number);
     on_the_way(at, -1, -1);
-    check_slot_broken(at);
+    truth_slot_broken(at);
     slot->to = -1;
     slot->turn = ++cluster.turns;
 }
