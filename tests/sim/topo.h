@@ -439,11 +439,16 @@ void task_rest(struct topo_task *task);
 snib__time task_hold_for(void);
 void task_move(struct topo_process *process, struct topo_task *task);
 
+static inline snib__time latest(snib__time a, snib__time b)
+{
+    return a > b ? a : b;
+}
+
 /* topo_truth.c */
 /* A key of a name at its master or, while its slot is being moved, at either end.  NULL: it does not exist. */
 model *truth_find(const struct topo_name *name, model_text text, model_key *out);
-model *truth_holder(const struct topo_name *name,
-                    model_key *out); /* the key that says who holds it */
+/* The key that says who holds it. */
+model *truth_holder(const struct topo_name *name, model_key *out);
 bool truth_writes(const struct topo_hold *hold, const struct topo_name *name);
 bool truth_is_owner(const struct topo_hold *hold, bool as_writer, const char *text);
 snib__time truth_until(const struct topo_hold *hold, const struct topo_name *name);

@@ -16,11 +16,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static snib__time latest(snib__time a, snib__time b)
-{
-    return a > b ? a : b;
-}
-
 /* How many replicas have a hold's first name. */
 static int copies(const struct topo_process *process, const struct topo_hold *hold, int master)
 {

@@ -97,11 +97,6 @@ static void drain(struct topo_flow *flow)
     }
 }
 
-static snib__time latest(snib__time a, snib__time b)
-{
-    return a > b ? a : b;
-}
-
 /* ---- Pipes -------------------------------------------------------------------------------------- */
 
 static void forget_wait(struct topo_pipe *pipe)

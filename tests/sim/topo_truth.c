@@ -10,11 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static snib__time latest(snib__time a, snib__time b)
-{
-    return a > b ? a : b;
-}
-
 /* ---- What servers have -------------------------------------------------------------------------- */
 
 static model *truth(const struct topo_name *name)
@@ -42,7 +37,6 @@ model *truth_find(const struct topo_name *name, model_text text, model_key *out)
     return find(name, text.p, text.n, out);
 }
 
-/* The key that says who holds it. */
 model *truth_holder(const struct topo_name *name, model_key *out)
 {
     return truth_find(name, owner_key(name), out);
