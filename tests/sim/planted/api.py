@@ -210,14 +210,14 @@ MUTANTS = [
         "api/exit.c",
         "snib__tls_await(until);",
         "(void)until;",
-        "live/tls end_while_files_are_read",
+        "live/tls_exit end_while_files_are_read",
     ),
     Mutant(
         "OpenSSL is torn down while a caller reads with it",
         "driver/tls.c",
         '#include "net/buf.h"',
         '#include "net/buf.h"\n#define snib__tls_use() (void)0\n#define snib__tls_unuse() (void)0',
-        "live/tls end_while_a_thread_reads",
+        "live/tls_exit end_while_a_thread_reads",
     ),
     Mutant(
         "only one client gives back at the exit",

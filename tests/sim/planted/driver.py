@@ -50,7 +50,7 @@ MUTANTS = [
         "driver/sock.c",
         "sock->files = snib__tls_files_join(way->reading);",
         "sock->files = NULL;",
-        "live/tls files_that_hang",
+        "live/tls_path files_that_hang",
     ),
     Mutant(
         "connecting knows no limit",
@@ -504,7 +504,7 @@ MUTANTS = [
         "driver/tls.c",
         "if (step != 0 || tls->heard <= (size_t)TLS_HANDSHAKE_KB * 1024)",
         "if (step <= 1)",
-        "live/tls flooding_peer",
+        "live/tls_path flooding_peer",
     ),
     Mutant(
         "answers of TLS that the peer does not receive are kept without end",
