@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "50ce7f0e6d9cb394"
+#define SNIB_BUILD_ID "84af76aac77bbb6c"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -14373,10 +14373,7 @@ enum {
     X(void, SSL_CTX_set_verify, (SSL_CTX * context, int mode, SSL_verify_cb callback))             \
     X(X509_STORE *, SSL_CTX_get_cert_store, (const SSL_CTX *context))                              \
     X(void, SSL_CTX_set1_cert_store, (SSL_CTX * context, X509_STORE * store))                      \
-    X(int, SSL_CTX_set_default_verify_dir, (SSL_CTX * context))                                    \
-    X(int, SSL_CTX_set_default_verify_store, (SSL_CTX * context))                                  \
     X(int, SSL_CTX_load_verify_file, (SSL_CTX * context, const char *file))                        \
-    X(int, SSL_CTX_load_verify_dir, (SSL_CTX * context, const char *folder))                       \
     X(int, SSL_CTX_use_certificate_chain_file, (SSL_CTX * context, const char *file))              \
     X(int, SSL_CTX_use_PrivateKey_file, (SSL_CTX * context, const char *file, int type))           \
     X(int, SSL_CTX_check_private_key, (const SSL_CTX *context))                                    \
@@ -15423,20 +15420,24 @@ static const struct snib__openssl *snib__openssl(void)
  *
  * Reading a system's store of 150 certificates takes tens of milliseconds of CPU time, and a server
  * that ends all connections makes all clients read it at the same time.  A file is unchanged if its
- * inode, size and times are.  A folder given as an option is not cached: OpenSSL looks into it only
- * when it verifies, so it costs nothing to load.
+ * inode, size and times are.
+ *
+ * OpenSSL would look into a folder of CAs only when it verifies, in the middle of a handshake, on a
+ * thread that must not wait for a disk.  So all that it could find there is read before.
  */
 
+#include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define TRUST_QUOTED 80
-#define TRUST_PLACES 2 /* a file; for the system's store a folder, too */
 
 struct trust_place {
     bool is_folder;
@@ -15446,11 +15447,17 @@ struct trust_place {
     struct timespec changed, modified;
 };
 
+/* What tells a store from a later one. */
+struct trust_look {
+    struct trust_place place; /* the file, or the folder that was given */
+    uint64_t entries;         /* a hash over the names and places in the folders */
+};
+
 struct snib__tls_trust {
     _Atomic int refs;
     pthread_mutex_t mutex;
     X509_STORE *store; /* NULL: none */
-    struct trust_place places[TRUST_PLACES];
+    struct trust_look look;
 };
 
 static struct snib__tls_trust *snib__tls_trust_new(void)
@@ -15472,13 +15479,13 @@ static struct snib__tls_trust *snib__tls_trust_ref(struct snib__tls_trust *trust
 
 /* Take the store out, or put another one in. */
 static X509_STORE *trust_swap(struct snib__tls_trust *trust, X509_STORE *store,
-                              const struct trust_place *places)
+                              const struct trust_look *look)
 {
     snib__sys_lock(&trust->mutex);
     X509_STORE *old = trust->store;
     trust->store = store;
-    if (places)
-        memcpy(trust->places, places, sizeof trust->places);
+    if (look)
+        memcpy(&trust->look, look, sizeof *look);
     snib__sys_unlock(&trust->mutex);
     return old;
 }
@@ -15522,12 +15529,43 @@ static const char *trust_other_bundle(const struct snib__openssl *o)
     return NULL;
 }
 
+static const char *trust_file(const char *ca)
+{
+    const struct snib__openssl *o = snib__openssl();
+    const char *other = ca ? NULL : trust_other_bundle(o), *file = secure_getenv("SSL_CERT_FILE");
+    return ca ? ca : other ? other : file ? file : o->X509_get_default_cert_file();
+}
+
+/* The system's folders, with ':' between them. */
+static const char *trust_system_folders(void)
+{
+    const char *folders = secure_getenv("SSL_CERT_DIR");
+    return folders ? folders : snib__openssl()->X509_get_default_cert_dir();
+}
+
+/* ---- Folders ---- */
+
+struct trust_walk {
+    SSL_CTX *context; /* that reads the certificates; NULL: only look */
+    uint64_t hash;
+    uint32_t read;
+    int error; /* errno: not all of it could be read */
+};
+
+/* Where OpenSSL would look for a CA: in a file that is called after the hash of the CA's name, "5f15c80c.0". */
+static bool trust_is_hashed(const char *name)
+{
+    size_t hash = strspn(name, "0123456789abcdef");
+    size_t digits = hash == 8 && name[8] == '.' ? strspn(name + 9, "0123456789") : 0;
+    return digits > 0 && name[9 + digits] == '\0';
+}
+
 /* A missing file counts as unchanged while it is missing. */
-static void trust_look(const char *path, struct trust_place *out)
+static void trust_look_at(const char *path, struct trust_place *out)
 {
     struct stat info;
-    memset(out, 0, sizeof *out); /* memcmp() sees the padding, too */
-    if (!path || stat(path, &info) != 0)
+    memset(out, 0, sizeof *out); /* its bytes are compared, and hashed, padding too */
+    if (stat(path, &info) != 0)
         return;
     out->is_folder = S_ISDIR(info.st_mode);
     out->device = info.st_dev;
@@ -15537,53 +15575,110 @@ static void trust_look(const char *path, struct trust_place *out)
     out->modified = info.st_mtim;
 }
 
-static const char *trust_file(const char *ca)
+/* FNV-1a. */
+static uint64_t trust_hash(uint64_t hash, const void *bytes, size_t n)
 {
-    const struct snib__openssl *o = snib__openssl();
-    const char *other = ca ? NULL : trust_other_bundle(o), *file = secure_getenv("SSL_CERT_FILE");
-    return ca ? ca : other ? other : file ? file : o->X509_get_default_cert_file();
+    for (const unsigned char *byte = bytes; n > 0; n--, byte++)
+        hash = (hash ^ *byte) * 0x100000001b3u;
+    return hash;
 }
 
-static void trust_look_at_all(const char *ca, struct trust_place places[TRUST_PLACES])
+static void trust_entry(const char *path, struct trust_walk *walk)
 {
-    const struct snib__openssl *o = snib__openssl();
-    const char *folder = secure_getenv("SSL_CERT_DIR");
-    trust_look(trust_file(ca), &places[0]);
-    trust_look(ca ? NULL : folder ? folder : o->X509_get_default_cert_dir(), &places[1]);
+    struct trust_place place;
+    if (!walk->context) {
+        trust_look_at(path, &place);
+        walk->hash = trust_hash(walk->hash, path, strlen(path));
+        walk->hash = trust_hash(walk->hash, &place, sizeof place);
+        return;
+    }
+    errno = 0;
+    if (snib__openssl()->SSL_CTX_load_verify_file(walk->context, path))
+        walk->read++;
+    else if (errno && errno != ENOENT) /* a file without a certificate is passed over */
+        walk->error = errno;
+}
+
+static void trust_folder(const char *folder, int n, struct trust_walk *walk)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%.*s", n, folder);
+    DIR *open = opendir(path);
+    if (!open) {
+        walk->error = errno;
+        return;
+    }
+    for (const struct dirent *entry; (entry = readdir(open));)
+        if (trust_is_hashed(entry->d_name) &&
+            snprintf(path, sizeof path, "%.*s/%s", n, folder, entry->d_name) < (int)sizeof path)
+            trust_entry(path, walk);
+    closedir(open);
+}
+
+static void trust_folders(const char *folders, struct trust_walk *walk)
+{
+    for (const char *end; *folders; folders = *end ? end + 1 : end) {
+        end = strchrnul(folders, ':');
+        trust_folder(folders, (int)(end - folders), walk);
+    }
+}
+
+/* ---- The store of a config ---- */
+
+static void trust_look(const char *ca, struct trust_look *out)
+{
+    struct trust_walk walk = {0};
+    memset(out, 0, sizeof *out);
+    trust_look_at(trust_file(ca), &out->place);
+    if (!ca)
+        trust_folders(trust_system_folders(), &walk);
+    else if (out->place.is_folder)
+        trust_folder(ca, (int)strlen(ca), &walk);
+    out->entries = walk.hash;
 }
 
 static bool trust_use(struct snib__tls_trust *trust, SSL_CTX *context,
-                      const struct trust_place places[TRUST_PLACES])
+                      const struct trust_look *look)
 {
     snib__sys_lock(&trust->mutex);
-    bool same = trust->store && memcmp(places, trust->places, sizeof trust->places) == 0;
+    bool same = trust->store && memcmp(look, &trust->look, sizeof *look) == 0;
     if (same)
         snib__openssl()->SSL_CTX_set1_cert_store(context, trust->store);
     snib__sys_unlock(&trust->mutex);
     return same;
 }
 
-static bool trust_read(const char *ca, bool is_folder, SSL_CTX *context,
-                       struct snib__tls_failure *failure)
+static bool trust_read_file(const char *ca, SSL_CTX *context, struct snib__tls_failure *failure)
 {
-    const struct snib__openssl *o = snib__openssl();
     const char *file = trust_file(ca);
     char quoted[TRUST_QUOTED];
-    snib__quote(quoted, sizeof quoted, file, strlen(file));
-    if (is_folder)
-        return o->SSL_CTX_load_verify_dir(context, ca) ||
-               snib__tls_fail(failure, SNIB__TLS_CA, "the CA directory %s cannot be used", quoted);
-    if (!ca) { /* all of OpenSSL's places but the file */
-        o->SSL_CTX_set_default_verify_dir(context);
-        o->SSL_CTX_set_default_verify_store(context);
-    }
     errno = 0;
-    if (o->SSL_CTX_load_verify_file(context, file))
+    if (snib__openssl()->SSL_CTX_load_verify_file(context, file))
         return true;
     if (snib__sys_short(errno)) /* a store without its certificates must not be kept */
         return snib__tls_unread(failure, SNIB__TLS_CA, "CA file", file, errno);
     return !ca || snib__tls_fail(failure, SNIB__TLS_CA,
-                                 "the CA file %s contains no certificate in PEM form", quoted);
+                                 "the CA file %s contains no certificate in PEM form",
+                                 snib__quote(quoted, sizeof quoted, file, strlen(file)));
+}
+
+/* A folder of the system may be missing; the one that was given must have a certificate. */
+static bool trust_read_folders(const char *ca, struct trust_walk *walk,
+                               struct snib__tls_failure *failure)
+{
+    char quoted[TRUST_QUOTED];
+    const char *folders = ca ? ca : trust_system_folders();
+    if (ca)
+        trust_folder(ca, (int)strlen(ca), walk);
+    else
+        trust_folders(folders, walk);
+    if (snib__sys_short(walk->error) || (ca && walk->read == 0 && walk->error))
+        return snib__tls_unread(failure, SNIB__TLS_CA, "CA directory", folders, walk->error);
+    return !ca || walk->read > 0 ||
+           snib__tls_fail(failure, SNIB__TLS_CA,
+                          "the CA directory %s contains no certificate under the hash of its name; "
+                          "run \"openssl rehash\" on it",
+                          snib__quote(quoted, sizeof quoted, ca, strlen(ca)));
 }
 
 static bool snib__tls_trust_load(const struct snib__tls_config *config, SSL_CTX *context,
@@ -15591,17 +15686,20 @@ static bool snib__tls_trust_load(const struct snib__tls_config *config, SSL_CTX 
 {
     const struct snib__openssl *o = snib__openssl();
     struct snib__tls_trust *trust = config->trust;
-    struct trust_place places[TRUST_PLACES]; /* taken before the files are read */
-    trust_look_at_all(config->ca, places);
-    bool is_folder = config->ca && places[0].is_folder;
-    if (trust && !is_folder && trust_use(trust, context, places))
+    struct trust_walk walk = {.context = context};
+    struct trust_look look; /* taken before the files are read */
+    trust_look(config->ca, &look);
+    if (trust && trust_use(trust, context, &look))
         return true;
-    if (!trust_read(config->ca, is_folder, context, failure))
+    bool is_folder = config->ca && look.place.is_folder;
+    if (!is_folder && !trust_read_file(config->ca, context, failure))
+        return false;
+    if ((is_folder || !config->ca) && !trust_read_folders(config->ca, &walk, failure))
         return false;
     X509_STORE *store = o->SSL_CTX_get_cert_store(context);
-    if (!trust || is_folder || !o->X509_STORE_up_ref(store))
+    if (!trust || walk.error || !o->X509_STORE_up_ref(store))
         return true;
-    X509_STORE *old = trust_swap(trust, store, places);
+    X509_STORE *old = trust_swap(trust, store, &look);
     if (old)
         o->X509_STORE_free(old);
     return true;
@@ -15677,7 +15775,7 @@ static bool snib__tls_fail(struct snib__tls_failure *out, int outcome, const cha
 }
 
 /* Take the errors off this thread's queue.  The last one is TLS's own: lower layers report first.  *out_short is the
- * system's if it was short of descriptors, for a certificate in a folder of CAs, or of memory; else 0.  For want of
+ * system's if it was short of descriptors or of memory; else 0.  For want of
  * memory OpenSSL comes to all manner of verdicts, as that the certificate is for another host: it may say the reason
  * before that, or leave it in errno. */
 static unsigned long why_last(const struct snib__openssl *o, int *out_short)

@@ -99,10 +99,7 @@ enum {
     X(void, SSL_CTX_set_verify, (SSL_CTX * context, int mode, SSL_verify_cb callback))             \
     X(X509_STORE *, SSL_CTX_get_cert_store, (const SSL_CTX *context))                              \
     X(void, SSL_CTX_set1_cert_store, (SSL_CTX * context, X509_STORE * store))                      \
-    X(int, SSL_CTX_set_default_verify_dir, (SSL_CTX * context))                                    \
-    X(int, SSL_CTX_set_default_verify_store, (SSL_CTX * context))                                  \
     X(int, SSL_CTX_load_verify_file, (SSL_CTX * context, const char *file))                        \
-    X(int, SSL_CTX_load_verify_dir, (SSL_CTX * context, const char *folder))                       \
     X(int, SSL_CTX_use_certificate_chain_file, (SSL_CTX * context, const char *file))              \
     X(int, SSL_CTX_use_PrivateKey_file, (SSL_CTX * context, const char *file, int type))           \
     X(int, SSL_CTX_check_private_key, (const SSL_CTX *context))                                    \

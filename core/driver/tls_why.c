@@ -69,7 +69,7 @@ bool snib__tls_fail(struct snib__tls_failure *out, int outcome, const char *form
 }
 
 /* Take the errors off this thread's queue.  The last one is TLS's own: lower layers report first.  *out_short is the
- * system's if it was short of descriptors, for a certificate in a folder of CAs, or of memory; else 0.  For want of
+ * system's if it was short of descriptors or of memory; else 0.  For want of
  * memory OpenSSL comes to all manner of verdicts, as that the certificate is for another host: it may say the reason
  * before that, or leave it in errno. */
 static unsigned long why_last(const struct snib__openssl *o, int *out_short)

@@ -234,22 +234,18 @@ static bool feed_pipe(const char *pipe, const char *file)
     return true;
 }
 
-/* A disk that hangs: the system's CAs are a pipe.  One thread reads it, however many connections are tried meanwhile, and
- * the reason is told.  What it has read at last serves the attempt that waits then. */
-static void files_that_hang(void **state)
+/* A disk that hangs: a file of CAs is a pipe.  One thread reads it, however many connections are tried meanwhile, the reason is
+ * told, and no call waits for the disk.  What has been read at last serves the attempt that waits then. */
+static void hangs(const char *url, const char *pipe)
 {
-    (void)state;
     enum { ATTEMPTS = 6 };
     snib_error error = {0};
     snib_hold *hold = NULL;
-    char pipe[128], ca[128];
-    snprintf(pipe, sizeof pipe, "%s/hangs-%d", server_certs(), (int)getpid());
+    char ca[128];
     snprintf(ca, sizeof ca, "%s/ca.crt", server_certs());
     assert_int_equal(mkfifo(pipe, 0600), 0);
-    setenv("SSL_CERT_FILE", pipe, 1);
     const int before = threads_now();
-    snib_client *client =
-        open_hasty(url_at(way.port, ""), LONG_MS, (struct haste){.connect_ms = 250});
+    snib_client *client = open_hasty(url, LONG_MS, (struct haste){.connect_ms = 250});
     snib_queue *queue = must_queue(client);
     snib_lock *lock = must_lock(client, "x");
     EXPECT(snib_lock_acquire_submit(lock, 0, -1, queue, 0, NULL, err), SNIB_OK);
@@ -267,8 +263,40 @@ static void files_that_hang(void **state)
     snib_queue_free(queue);
     snib_client_free(client);
     AWAIT(!feed_pipe(pipe, ca), LONG_MS); /* what still reads has ended */
-    unsetenv("SSL_CERT_FILE");
     unlink(pipe);
+}
+
+static void files_that_hang(void **state)
+{
+    (void)state;
+    char pipe[128];
+    snprintf(pipe, sizeof pipe, "%s/hangs-%d", server_certs(), (int)getpid());
+    setenv("SSL_CERT_FILE", pipe, 1);
+    setenv("SSL_CERT_DIR", "/none",
+           1); /* a slow machine reads the system's longer than an attempt lasts */
+    hangs(url_at(way.port, ""), pipe);
+    unsetenv("SSL_CERT_FILE");
+    unsetenv("SSL_CERT_DIR");
+}
+
+/* The file has the name by which OpenSSL would look for the server's CA in the folder. */
+static void folder_that_hangs(void **state)
+{
+    (void)state;
+    char folder[128], pipe[256], options[160];
+    snprintf(folder, sizeof folder, "%s/cas", server_certs());
+    DIR *cas = opendir(folder);
+    const struct dirent *entry;
+    while ((entry = readdir(cas)) && entry->d_name[0] == '.')
+        ;
+    assert_non_null(entry);
+    snprintf(folder, sizeof folder, "%s/hangs-%d", server_certs(), (int)getpid());
+    snprintf(pipe, sizeof pipe, "%s/%s", folder, entry->d_name);
+    snprintf(options, sizeof options, "tls_ca=%%s/hangs-%d", (int)getpid());
+    assert_int_equal(mkdir(folder, 0700), 0);
+    hangs(url_at(way.port, options), pipe);
+    rmdir(folder);
+    closedir(cas);
 }
 
 /* A peer between client and server, without any key, that never ends the handshake: it is given up, callers and the loss
@@ -366,8 +394,10 @@ static void stalled(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WAY_TEST(peers),         WAY_TEST(mute_peer),    WAY_TEST(files_that_hang),
-        WAY_TEST(flooding_peer), WAY_TEST(cut_anywhere), WAY_TEST(stalled),
+        WAY_TEST(peers),           WAY_TEST(mute_peer),
+        WAY_TEST(files_that_hang), WAY_TEST(folder_that_hangs),
+        WAY_TEST(flooding_peer),   WAY_TEST(cut_anywhere),
+        WAY_TEST(stalled),
     };
     setenv("SNIB_TEST_TLS", "1", 1);
     return cmocka_run_group_tests(tests, world_new, world_free);

@@ -671,9 +671,9 @@ static void short_of_descriptors(void **state)
     snib__tls_trust_free(trust);
 }
 
-/* OpenSSL opens the files in a folder of CAs only when it verifies: what there was no descriptor for may be there the
- * next time. */
-static void short_of_descriptors_to_verify(void **state)
+/* Nor is a file opened in the middle of a handshake, with the client's mutex held: OpenSSL would look into a folder of CAs
+ * then, be it the given one or the system's. */
+static void no_file_in_a_handshake(void **state)
 {
     (void)state;
     struct snib__tls_config configs[] = {{.ca = at("cas")}, {.ca = NULL}};
@@ -681,18 +681,67 @@ static void short_of_descriptors_to_verify(void **state)
     setenv("SSL_CERT_DIR", at("cas"), 1);
     for (size_t i = 0; i < COUNT(configs); i++)
         for (int version = TLS1_2_VERSION; version <= TLS1_3_VERSION; version++) {
-            struct end end = {.peer.version = version, .no_file = true}, again = {0};
-            assert_int_equal(meet(&end, &configs[i], "localhost"), SNIB__TLS_BROKEN);
-            print_message("          %s\n", end.failure.text);
-            assert_non_null(strstr(end.failure.text, "on this side: Too many open files"));
-            assert_int_equal(end.failure.code, SNIB_ETLS);
-            assert_int_equal(end.failure.os_error, EMFILE);
+            struct end end = {.peer.version = version, .no_file = true};
+            assert_int_equal(meet(&end, &configs[i], "localhost"), SNIB__TLS_FINE);
             part(&end);
-            assert_int_equal(meet(&again, &configs[i], "localhost"), SNIB__TLS_FINE);
-            part(&again);
         }
+    struct end strange = {.peer.certificate = "stranger", .no_file = true};
+    assert_int_equal(meet(&strange, &configs[1], "localhost"), SNIB__TLS_UNKNOWN_CA);
+    part(&strange);
     unsetenv("SSL_CERT_FILE");
     unsetenv("SSL_CERT_DIR");
+}
+
+static void in_folder(const char *command)
+{
+    char line[512];
+    snprintf(line, sizeof line, "cd '%s' && %s", folder, command);
+    assert_int_equal(system(line), 0);
+}
+
+static void folder_is_refused(const struct snib__tls_config *config, const char *says)
+{
+    struct snib__tls_context context;
+    struct snib__tls_failure failure;
+    assert_false(snib__tls_context_load(config, &context, &failure));
+    print_message("          %s\n", failure.text);
+    assert_int_equal(failure.code, SNIB_ETLS);
+    assert_non_null(strstr(failure.text, says));
+}
+
+/* A folder is read once, too, until one of its entries changes; of the system there may be several. */
+static void folders_are_read_once(void **state)
+{
+    (void)state;
+    static const char none[] =
+        "contains no certificate under the hash of its name; run \"openssl rehash\"";
+    struct snib__tls_trust *trust = snib__tls_trust_new();
+    struct snib__tls_config config = {.ca = at("some"), .trust = trust}, system = {.trust = trust};
+    struct end end = {0}, other = {0}, list = {0};
+    char folders[300];
+    in_folder("mkdir some && cp ca.crt some/ca.pem && touch some/12345678.0 && ln -s nothing "
+              "some/12345678.1");
+    folder_is_refused(&config, none);
+    in_folder("cp cas/* some");
+    const void *store = store_of(&config);
+    assert_ptr_equal(store_of(&config), store);
+    assert_int_equal(meet(&end, &config, "localhost"), SNIB__TLS_FINE);
+    part(&end);
+    in_folder("for ca in cas/*; do cp strange.crt some/${ca##*/}.new && mv some/${ca##*/}.new "
+              "some/${ca##*/}; done");
+    assert_int_equal(meet(&other, &config, "localhost"), SNIB__TLS_UNKNOWN_CA);
+    part(&other);
+    in_folder("rm some/????????.0");
+    folder_is_refused(&config, none);
+    snprintf(folders, sizeof folders, "%s:%s", at("none"), at("cas"));
+    setenv("SSL_CERT_FILE", at("none"), 1);
+    setenv("SSL_CERT_DIR", folders, 1);
+    assert_int_equal(meet(&list, &system, "localhost"), SNIB__TLS_FINE);
+    part(&list);
+    unsetenv("SSL_CERT_FILE");
+    unsetenv("SSL_CERT_DIR");
+    in_folder("rm -r some");
+    snib__tls_trust_free(trust);
 }
 
 /* What that saves, in CPU time. */
@@ -863,7 +912,8 @@ int main(void)
         cmocka_unit_test(stores),
         cmocka_unit_test(trust_is_read_once),
         cmocka_unit_test(short_of_descriptors),
-        cmocka_unit_test(short_of_descriptors_to_verify),
+        cmocka_unit_test(no_file_in_a_handshake),
+        cmocka_unit_test(folders_are_read_once),
         cmocka_unit_test(cost_of_the_systems_store),
         cmocka_unit_test(ends),
         cmocka_unit_test(a_shortage_passes),

@@ -53,6 +53,27 @@ MUTANTS = [
         "live/tls_path files_that_hang",
     ),
     Mutant(
+        "a CA that is replaced in a folder is still trusted",
+        "driver/tls_trust.c",
+        "walk->hash = trust_hash(walk->hash, &place, sizeof place);",
+        "(void)0;",
+        "unit/tls folders_are_read_once",
+    ),
+    Mutant(
+        "the system's folders of CAs are read when a certificate is verified, or never",
+        "driver/tls_trust.c",
+        "if ((is_folder || !config->ca) && !trust_read_folders(",
+        "if (is_folder && !trust_read_folders(",
+        "unit/tls no_file_in_a_handshake",
+    ),
+    Mutant(
+        "a folder that has no CA is trusted in silence",
+        "driver/tls_trust.c",
+        "return !ca || walk->read > 0 ||",
+        "return true ||",
+        "unit/tls folders_are_read_once",
+    ),
+    Mutant(
         "connecting knows no limit",
         "driver/sock.c",
         "if (step != 0 || now < sock->until)",
