@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "84af76aac77bbb6c"
+#define SNIB_BUILD_ID "dc2bcf61dff0f300"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -192,8 +192,9 @@ static const char *snib__address_text(const struct snib__address *address, char 
  *             inherits.  fork() waits while other threads of the library may have locks of OpenSSL (for up to 2 s,
  *             usually for far less) or of the system's resolver (for up to 0.1 s after a lookup has begun): the child
  *             could not unlock them.  A child made without fork()'s handlers, as by _Fork() or clone(), must not use
- *             the library.  Nor can a handler of pthread_atfork() that was registered before the first client was
- *             opened: its calls return SNIB_EFORKED, and free nothing.
+ *             the library; when it exits, nothing of its parent's is given back.  Nor can a handler of
+ *             pthread_atfork() that was registered before the first client was opened use it: its calls return
+ *             SNIB_EFORKED, and free nothing.
  */
 #ifndef SNIB_H
 #define SNIB_H
@@ -3046,8 +3047,8 @@ static bool snib__client_close_end(struct snib__client *client, snib__time until
 /* End the client's threads, unless another caller does, and nothing else. */
 static void snib__client_stop(struct snib__client *client);
 
-/* exit.c's: the list of clients to be closed when the process exits. */
-static void snib__exit_init(void);
+/* exit.c's: the list of clients to be closed when the process exits.  0 or errno. */
+static int snib__exit_init(void);
 static void snib__exit_add(struct snib__client *client);
 static void snib__exit_remove(struct snib__client *client);
 static void snib__exit_wake(void); /* the threads of all clients look at the clock */
@@ -3133,7 +3134,8 @@ static void snib__lock_destroy(void *object);
 static void snib__hold_destroy(void *object);
 static void snib__op_destroy(void *object);
 static void snib__queue_destroy(void *object);
-static void snib__api_init(void);
+/* Before the first client: 0, or errno if forks would not be noticed. */
+static int snib__api_init(void);
 
 #endif
 
@@ -3983,7 +3985,7 @@ static uint64_t snib__use_hash(uint64_t hash, const char *bytes, size_t n);
 static uint64_t snib__use_hash_text(uint64_t hash, const char *text);
 static uint64_t snib__use_server(const struct snib__client *client);
 
-static void snib__uses_init(void);
+static int snib__uses_init(void); /* 0 or errno */
 
 #endif
 
@@ -4391,7 +4393,8 @@ static int client_open(const char *url, const snib_client_options *options,
     int32_t code = client_settle_options(url, options, &o, &where, err);
     if (code)
         return code;
-    snib__api_init();
+    if (snib__api_init() != 0)
+        return snib__fail(err, SNIB_ENOMEM, 0, NULL);
     struct snib__client *client = client_new(&where, &o, err, &code);
     if (!client)
         return code;
@@ -4747,49 +4750,6 @@ int snib_client_ping_submit(snib_client *client, int64_t wait_ms, snib_queue *qu
     return code == SNIB_AGAIN ? SNIB_OK : code;
 }
 
-
-/* ---- engine/ask.h -----------------------------------------------------------------------------*/
-
-/* ask.h - what a LIST, DESCRIBE, SERVER, COUNT, EXTEND, IDENTITY or LOAD operation carries. */
-#ifndef SNIB__ASK_H
-#define SNIB__ASK_H
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-
-struct snib__op;
-struct snib__hold;
-
-struct snib__asked {
-    uint64_t
-        cursor; /* LIST, LOAD in: where to continue; out: where to continue next, 0 at the end */
-    int64_t n;  /* COUNT; EXTEND: the lease in ms, 0: the client's, renewed */
-    struct snib__hold *hold; /* EXTEND: has been recycled if it has another number */
-    uint64_t number;         /* EXTEND */
-    snib__time acquired_at;  /* EXTEND: reads under one write hold share its number */
-    int64_t least_ms;        /* EXTEND: what the hold's present deadline needs */
-    snib__time sent_at;      /* EXTEND: out, when the request was sent that was granted */
-    bool only;               /* EXTEND: its caller applies it */
-    bool unsure;             /* EXTEND: an earlier request may have been carried out */
-    uint32_t permits;        /* EXTEND, of a hold that has permits */
-    /* COUNT: enum snib_count; SERVER: enum snib_server; LOAD: enum snib_kind, 0: all */
-    int32_t what;
-    size_t cap;        /* LIST, DESCRIBE, SERVER, IDENTITY, LOAD: the most bytes of text */
-    snib_texts *texts; /* their result, until the caller takes it */
-    size_t text_len;   /* LIST: the pattern; DESCRIBE: the name; IDENTITY: the key */
-    char text[];
-};
-
-/* Whether a query must not be repeated when its reply is lost, because it changes something. */
-static bool snib__ask_once(const struct snib__op *op);
-
-/* Frees the payload with its result. */
-static void snib__asked_free(struct snib__asked *asked);
-
-#endif
-
 int snib_client_log(snib_client *handle, snib_queue *queue_handle, int32_t level, snib_error *err)
 {
     int32_t code;
@@ -4823,12 +4783,15 @@ int snib_client_log(snib_client *handle, snib_queue *queue_handle, int32_t level
     return code;
 }
 
+static int client_registered; /* 0 or errno: forks would not be noticed */
+
 static void client_register(void)
 {
-    snib__fork_init();
+    int error = snib__fork_init();
     /* Before a fork the first comes last: what debug knows is not locked while the exit's waits for other threads. */
-    snib__uses_init();
-    snib__exit_init();
+    error = error ? error : snib__uses_init();
+    error = error ? error : snib__exit_init();
+    client_registered = error;
     snib__sys_begin();
     snib__handle_free_fn(SNIB__CLIENT, snib__client_destroy);
     snib__handle_free_fn(SNIB__LOCK, snib__lock_destroy);
@@ -4840,10 +4803,11 @@ static void client_register(void)
 /* Begun anew in the child of a fork beside it: what has been registered for forks is not registered again, or the child's
  * own fork would wait for itself.  Not as the library is loaded: the handlers of an allocator, which keep all others from
  * memory, are to be the last before a fork. */
-static void snib__api_init(void)
+static int snib__api_init(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, client_register);
+    return client_registered;
 }
 
 /* ---- api/credentials.c ------------------------------------------------------------------------*/
@@ -5528,7 +5492,9 @@ static void snib__debug_end(struct snib__client *client)
  * own atexit() handlers, which may still release, when exit() is called or main() returns, on
  * whatever thread.  All clients together have one time limit.  The child of a fork starts with an
  * empty list: it must not close its parent's clients, and its heirs (heir.c) are listed when they
- * are made.  Before its parent forks, calls that must not be cut in two have ended: see forks.h.
+ * are made.  A child made without the handlers of fork() has the list, and another process id: there
+ * nothing is closed.  Before its parent forks, calls that must not be cut in two have ended: see
+ * forks.h.
  *
  * Clients with TLS are closed earlier where OpenSSL is torn down before that: see tls_openssl.c.
  */
@@ -5570,6 +5536,7 @@ static void snib__forks_child(void);
 #endif
 
 #include <sched.h>
+#include <unistd.h>
 
 #define EXIT_MS 1000
 #define EXIT_MS_MAX 60000
@@ -5579,18 +5546,39 @@ static void snib__forks_child(void);
 
 static pthread_mutex_t exit_mutex = PTHREAD_MUTEX_INITIALIZER; /* held over a fork */
 static struct snib__client *exit_first;                        /* guarded by exit_mutex */
+static _Atomic pid_t exit_process;                             /* whose clients are listed */
 static _Atomic int64_t exit_ms = EXIT_MS;
 static bool exit_fork_known; /* a fork has met the handlers: they are registered */
+static _Thread_local volatile bool
+    exit_forking; /* this thread is in a fork, and has the mutex or waits for it */
+
+/* A signal's handler may have interrupted this thread in a fork, which may take 2 s, and call exit(); then no other thread
+ * changes the list.  Returns whether it is to be unlocked. */
+static bool exit_lock(void)
+{
+    if (exit_forking)
+        return false;
+    pthread_mutex_lock(&exit_mutex);
+    return true;
+}
+
+static void exit_unlock(bool locked)
+{
+    if (locked)
+        pthread_mutex_unlock(&exit_mutex);
+}
 
 static void snib__exit_add(struct snib__client *client)
 {
-    pthread_mutex_lock(&exit_mutex);
+    bool locked = exit_lock();
+    if (atomic_exchange(&exit_process, getpid()) != getpid())
+        exit_first = NULL;
     client->exit_next = exit_first;
     client->exit_prev = NULL;
     if (exit_first)
         exit_first->exit_prev = client;
     exit_first = client;
-    pthread_mutex_unlock(&exit_mutex);
+    exit_unlock(locked);
 }
 
 static void exit_unlink(struct snib__client *client)
@@ -5606,23 +5594,24 @@ static void exit_unlink(struct snib__client *client)
 
 static void snib__exit_remove(struct snib__client *client)
 {
-    pthread_mutex_lock(&exit_mutex);
+    bool locked = exit_lock();
     exit_unlink(client);
-    pthread_mutex_unlock(&exit_mutex);
+    exit_unlock(locked);
 }
 
 static void snib__exit_wake(void)
 {
-    pthread_mutex_lock(&exit_mutex);
+    bool locked = exit_lock();
     for (struct snib__client *client = exit_first; client; client = client->exit_next)
         snib__sys_ring(client->driver.wake_fd);
-    pthread_mutex_unlock(&exit_mutex);
+    exit_unlock(locked);
 }
 
 /* ---- Fork ------------------------------------------------------------------------------------ */
 
 static void exit_fork_prepare(void)
 {
+    exit_forking = true;
     pthread_mutex_lock(&exit_mutex);
     exit_fork_known = true;
     snib__forks_prepare();
@@ -5632,6 +5621,7 @@ static void exit_fork_parent(void)
 {
     snib__forks_parent();
     pthread_mutex_unlock(&exit_mutex);
+    exit_forking = false;
 }
 
 static void exit_fork_child(void)
@@ -5640,9 +5630,17 @@ static void exit_fork_child(void)
     snib__tls_forked();
     snib__forks_child();
     pthread_mutex_unlock(&exit_mutex);
+    exit_forking = false;
 }
 
 /* ---- The end --------------------------------------------------------------------------------- */
+
+/* Not in a child that shares its parent's connections, nor on a thread that was interrupted in a fork: there other threads
+ * are kept from the list, and the leases of what is held end. */
+static bool exit_is_ours(void)
+{
+    return atomic_load(&exit_process) == getpid() && !exit_forking;
+}
 
 /* Another reference, unless the last one is gone: then another thread is about to free the client, which waits for
  * exit_mutex to take it off the list. */
@@ -5752,6 +5750,8 @@ static void exit_close(bool with_tls)
 
 __attribute__((destructor)) static void exit_give_back(void)
 {
+    if (!exit_is_ours())
+        return;
     snib__debug_exit();
     exit_close(false);
     snib__debug_exited();
@@ -5760,17 +5760,21 @@ __attribute__((destructor)) static void exit_give_back(void)
 /* Other code initialised OpenSSL first, and its exit handler is about to tear it down. */
 static void exit_without_openssl(void)
 {
+    if (!exit_is_ours())
+        return;
     int64_t ms = atomic_load(&exit_ms);
     snib__time until = snib__now() + (snib__time)(ms > 0 ? ms : EXIT_MS) * SNIB__MS;
     exit_close(true);
     snib__tls_await(until);
 }
 
-static void snib__exit_init(void)
+static int snib__exit_init(void)
 {
+    int error = 0;
     if (!exit_fork_known)
-        pthread_atfork(exit_fork_prepare, exit_fork_parent, exit_fork_child);
+        error = pthread_atfork(exit_fork_prepare, exit_fork_parent, exit_fork_child);
     snib__tls_at_end(exit_without_openssl);
+    return error;
 }
 
 int snib_set_exit_timeout(int64_t timeout_ms, snib_error *err)
@@ -9302,6 +9306,48 @@ static void snib__peers_read(struct snib__engine *engine, uint64_t server, snib_
 
 /* question.c - queries about locks, and the counts of permits, semaphores and latches. */
 
+/* ---- engine/ask.h -----------------------------------------------------------------------------*/
+
+/* ask.h - what a LIST, DESCRIBE, SERVER, COUNT, EXTEND, IDENTITY or LOAD operation carries. */
+#ifndef SNIB__ASK_H
+#define SNIB__ASK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+
+struct snib__op;
+struct snib__hold;
+
+struct snib__asked {
+    uint64_t
+        cursor; /* LIST, LOAD in: where to continue; out: where to continue next, 0 at the end */
+    int64_t n;  /* COUNT; EXTEND: the lease in ms, 0: the client's, renewed */
+    struct snib__hold *hold; /* EXTEND: has been recycled if it has another number */
+    uint64_t number;         /* EXTEND */
+    snib__time acquired_at;  /* EXTEND: reads under one write hold share its number */
+    int64_t least_ms;        /* EXTEND: what the hold's present deadline needs */
+    snib__time sent_at;      /* EXTEND: out, when the request was sent that was granted */
+    bool only;               /* EXTEND: its caller applies it */
+    bool unsure;             /* EXTEND: an earlier request may have been carried out */
+    uint32_t permits;        /* EXTEND, of a hold that has permits */
+    /* COUNT: enum snib_count; SERVER: enum snib_server; LOAD: enum snib_kind, 0: all */
+    int32_t what;
+    size_t cap;        /* LIST, DESCRIBE, SERVER, IDENTITY, LOAD: the most bytes of text */
+    snib_texts *texts; /* their result, until the caller takes it */
+    size_t text_len;   /* LIST: the pattern; DESCRIBE: the name; IDENTITY: the key */
+    char text[];
+};
+
+/* Whether a query must not be repeated when its reply is lost, because it changes something. */
+static bool snib__ask_once(const struct snib__op *op);
+
+/* Frees the payload with its result. */
+static void snib__asked_free(struct snib__asked *asked);
+
+#endif
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -11498,10 +11544,10 @@ static void uses_fork_child(void)
     snib__uses_unlock();
 }
 
-static void snib__uses_init(void)
+static int snib__uses_init(void)
 {
-    if (!uses_fork_known)
-        pthread_atfork(uses_fork_prepare, uses_fork_parent, uses_fork_child);
+    return uses_fork_known ? 0
+                           : pthread_atfork(uses_fork_prepare, uses_fork_parent, uses_fork_child);
 }
 
 /* ---- api/witness.c ----------------------------------------------------------------------------*/

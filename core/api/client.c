@@ -366,7 +366,8 @@ static int client_open(const char *url, const snib_client_options *options,
     int32_t code = client_settle_options(url, options, &o, &where, err);
     if (code)
         return code;
-    snib__api_init();
+    if (snib__api_init() != 0)
+        return snib__fail(err, SNIB_ENOMEM, 0, NULL);
     struct snib__client *client = client_new(&where, &o, err, &code);
     if (!client)
         return code;
@@ -722,8 +723,6 @@ int snib_client_ping_submit(snib_client *client, int64_t wait_ms, snib_queue *qu
     return code == SNIB_AGAIN ? SNIB_OK : code;
 }
 
-#include "engine/ask.h"
-
 int snib_client_log(snib_client *handle, snib_queue *queue_handle, int32_t level, snib_error *err)
 {
     int32_t code;
@@ -757,12 +756,15 @@ int snib_client_log(snib_client *handle, snib_queue *queue_handle, int32_t level
     return code;
 }
 
+static int client_registered; /* 0 or errno: forks would not be noticed */
+
 static void client_register(void)
 {
-    snib__fork_init();
+    int error = snib__fork_init();
     /* Before a fork the first comes last: what debug knows is not locked while the exit's waits for other threads. */
-    snib__uses_init();
-    snib__exit_init();
+    error = error ? error : snib__uses_init();
+    error = error ? error : snib__exit_init();
+    client_registered = error;
     snib__sys_begin();
     snib__handle_free_fn(SNIB__CLIENT, snib__client_destroy);
     snib__handle_free_fn(SNIB__LOCK, snib__lock_destroy);
@@ -774,8 +776,9 @@ static void client_register(void)
 /* Begun anew in the child of a fork beside it: what has been registered for forks is not registered again, or the child's
  * own fork would wait for itself.  Not as the library is loaded: the handlers of an allocator, which keep all others from
  * memory, are to be the last before a fork. */
-void snib__api_init(void)
+int snib__api_init(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, client_register);
+    return client_registered;
 }

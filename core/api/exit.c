@@ -4,7 +4,9 @@
  * own atexit() handlers, which may still release, when exit() is called or main() returns, on
  * whatever thread.  All clients together have one time limit.  The child of a fork starts with an
  * empty list: it must not close its parent's clients, and its heirs (heir.c) are listed when they
- * are made.  Before its parent forks, calls that must not be cut in two have ended: see forks.h.
+ * are made.  A child made without the handlers of fork() has the list, and another process id: there
+ * nothing is closed.  Before its parent forks, calls that must not be cut in two have ended: see
+ * forks.h.
  *
  * Clients with TLS are closed earlier where OpenSSL is torn down before that: see tls_openssl.c.
  */
@@ -12,6 +14,7 @@
 #include "driver/forks.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #define EXIT_MS 1000
 #define EXIT_MS_MAX 60000
@@ -21,18 +24,39 @@
 
 static pthread_mutex_t exit_mutex = PTHREAD_MUTEX_INITIALIZER; /* held over a fork */
 static struct snib__client *exit_first;                        /* guarded by exit_mutex */
+static _Atomic pid_t exit_process;                             /* whose clients are listed */
 static _Atomic int64_t exit_ms = EXIT_MS;
 static bool exit_fork_known; /* a fork has met the handlers: they are registered */
+static _Thread_local volatile bool
+    exit_forking; /* this thread is in a fork, and has the mutex or waits for it */
+
+/* A signal's handler may have interrupted this thread in a fork, which may take 2 s, and call exit(); then no other thread
+ * changes the list.  Returns whether it is to be unlocked. */
+static bool exit_lock(void)
+{
+    if (exit_forking)
+        return false;
+    pthread_mutex_lock(&exit_mutex);
+    return true;
+}
+
+static void exit_unlock(bool locked)
+{
+    if (locked)
+        pthread_mutex_unlock(&exit_mutex);
+}
 
 void snib__exit_add(struct snib__client *client)
 {
-    pthread_mutex_lock(&exit_mutex);
+    bool locked = exit_lock();
+    if (atomic_exchange(&exit_process, getpid()) != getpid())
+        exit_first = NULL;
     client->exit_next = exit_first;
     client->exit_prev = NULL;
     if (exit_first)
         exit_first->exit_prev = client;
     exit_first = client;
-    pthread_mutex_unlock(&exit_mutex);
+    exit_unlock(locked);
 }
 
 static void exit_unlink(struct snib__client *client)
@@ -48,23 +72,24 @@ static void exit_unlink(struct snib__client *client)
 
 void snib__exit_remove(struct snib__client *client)
 {
-    pthread_mutex_lock(&exit_mutex);
+    bool locked = exit_lock();
     exit_unlink(client);
-    pthread_mutex_unlock(&exit_mutex);
+    exit_unlock(locked);
 }
 
 void snib__exit_wake(void)
 {
-    pthread_mutex_lock(&exit_mutex);
+    bool locked = exit_lock();
     for (struct snib__client *client = exit_first; client; client = client->exit_next)
         snib__sys_ring(client->driver.wake_fd);
-    pthread_mutex_unlock(&exit_mutex);
+    exit_unlock(locked);
 }
 
 /* ---- Fork ------------------------------------------------------------------------------------ */
 
 static void exit_fork_prepare(void)
 {
+    exit_forking = true;
     pthread_mutex_lock(&exit_mutex);
     exit_fork_known = true;
     snib__forks_prepare();
@@ -74,6 +99,7 @@ static void exit_fork_parent(void)
 {
     snib__forks_parent();
     pthread_mutex_unlock(&exit_mutex);
+    exit_forking = false;
 }
 
 static void exit_fork_child(void)
@@ -82,9 +108,17 @@ static void exit_fork_child(void)
     snib__tls_forked();
     snib__forks_child();
     pthread_mutex_unlock(&exit_mutex);
+    exit_forking = false;
 }
 
 /* ---- The end --------------------------------------------------------------------------------- */
+
+/* Not in a child that shares its parent's connections, nor on a thread that was interrupted in a fork: there other threads
+ * are kept from the list, and the leases of what is held end. */
+static bool exit_is_ours(void)
+{
+    return atomic_load(&exit_process) == getpid() && !exit_forking;
+}
 
 /* Another reference, unless the last one is gone: then another thread is about to free the client, which waits for
  * exit_mutex to take it off the list. */
@@ -194,6 +228,8 @@ static void exit_close(bool with_tls)
 
 __attribute__((destructor)) static void exit_give_back(void)
 {
+    if (!exit_is_ours())
+        return;
     snib__debug_exit();
     exit_close(false);
     snib__debug_exited();
@@ -202,17 +238,21 @@ __attribute__((destructor)) static void exit_give_back(void)
 /* Other code initialised OpenSSL first, and its exit handler is about to tear it down. */
 static void exit_without_openssl(void)
 {
+    if (!exit_is_ours())
+        return;
     int64_t ms = atomic_load(&exit_ms);
     snib__time until = snib__now() + (snib__time)(ms > 0 ? ms : EXIT_MS) * SNIB__MS;
     exit_close(true);
     snib__tls_await(until);
 }
 
-void snib__exit_init(void)
+int snib__exit_init(void)
 {
+    int error = 0;
     if (!exit_fork_known)
-        pthread_atfork(exit_fork_prepare, exit_fork_parent, exit_fork_child);
+        error = pthread_atfork(exit_fork_prepare, exit_fork_parent, exit_fork_child);
     snib__tls_at_end(exit_without_openssl);
+    return error;
 }
 
 int snib_set_exit_timeout(int64_t timeout_ms, snib_error *err)

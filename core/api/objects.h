@@ -119,8 +119,8 @@ bool snib__client_close_end(struct snib__client *client, snib__time until);
 /* End the client's threads, unless another caller does, and nothing else. */
 void snib__client_stop(struct snib__client *client);
 
-/* exit.c's: the list of clients to be closed when the process exits. */
-void snib__exit_init(void);
+/* exit.c's: the list of clients to be closed when the process exits.  0 or errno. */
+int snib__exit_init(void);
 void snib__exit_add(struct snib__client *client);
 void snib__exit_remove(struct snib__client *client);
 void snib__exit_wake(void); /* the threads of all clients look at the clock */
@@ -206,6 +206,7 @@ void snib__lock_destroy(void *object);
 void snib__hold_destroy(void *object);
 void snib__op_destroy(void *object);
 void snib__queue_destroy(void *object);
-void snib__api_init(void);
+/* Before the first client: 0, or errno if forks would not be noticed. */
+int snib__api_init(void);
 
 #endif

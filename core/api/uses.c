@@ -290,8 +290,8 @@ static void uses_fork_child(void)
     snib__uses_unlock();
 }
 
-void snib__uses_init(void)
+int snib__uses_init(void)
 {
-    if (!uses_fork_known)
-        pthread_atfork(uses_fork_prepare, uses_fork_parent, uses_fork_child);
+    return uses_fork_known ? 0
+                           : pthread_atfork(uses_fork_prepare, uses_fork_parent, uses_fork_child);
 }

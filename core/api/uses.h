@@ -76,6 +76,6 @@ uint64_t snib__use_hash(uint64_t hash, const char *bytes, size_t n);
 uint64_t snib__use_hash_text(uint64_t hash, const char *text);
 uint64_t snib__use_server(const struct snib__client *client);
 
-void snib__uses_init(void);
+int snib__uses_init(void); /* 0 or errno */
 
 #endif

@@ -40,8 +40,9 @@
  *             inherits.  fork() waits while other threads of the library may have locks of OpenSSL (for up to 2 s,
  *             usually for far less) or of the system's resolver (for up to 0.1 s after a lookup has begun): the child
  *             could not unlock them.  A child made without fork()'s handlers, as by _Fork() or clone(), must not use
- *             the library.  Nor can a handler of pthread_atfork() that was registered before the first client was
- *             opened: its calls return SNIB_EFORKED, and free nothing.
+ *             the library; when it exits, nothing of its parent's is given back.  Nor can a handler of
+ *             pthread_atfork() that was registered before the first client was opened use it: its calls return
+ *             SNIB_EFORKED, and free nothing.
  */
 #ifndef SNIB_H
 #define SNIB_H

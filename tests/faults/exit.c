@@ -4,12 +4,16 @@
 #include "../support/support.h"
 
 #include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+void snib__forks_enter(void);
 
 enum { LEASE_MS = 60000, CHILD_S = 120, QUICK_MS = 15000, MANY = 25 };
 
@@ -238,6 +242,65 @@ static void not_the_parents(void **state)
     snib_client_free(client);
 }
 
+/* Nor does a child that was made without the handlers of fork(), to which all still looks like its own. */
+static void not_without_handlers(void **state)
+{
+    struct server *server = *state;
+    snib_client *client = must_open_lease(server->url, LEASE_MS);
+    snib_hold *hold = must_acquire(must_lock(client, "parents"), 0);
+    pid_t pid = _Fork();
+    if (pid == 0) {
+        alarm(CHILD_S);
+        exit(0);
+    }
+    expect_status(pid, 0);
+    assert_true(is_held(server, "parents"));
+    EXPECT(snib_hold_extend(hold, LEASE_MS, err), SNIB_OK);
+    must_release(hold);
+    snib_client_free(client);
+}
+
+static sem_t forking;
+
+static void forking_begins(void)
+{
+    sem_post(&forking);
+}
+
+static void exit_by_signal(int signal)
+{
+    exit(signal == SIGUSR1 ? 0 : 99);
+}
+
+static void *fork_run(void *unused)
+{
+    (void)fork();
+    return unused;
+}
+
+/* A signal's handler calls exit() while its thread waits in fork() for others: the process ends, and leases do. */
+static void from_within_a_fork(void **state)
+{
+    struct server *server = *state;
+    pid_t pid = fork();
+    if (pid == 0) {
+        pthread_t thread;
+        snib_client *client = child_client(server);
+        child_hold(child_lock(client, SNIB_MUTEX, "left"));
+        CHILD(sem_init(&forking, 0, 0) == 0 && signal(SIGUSR1, exit_by_signal) != SIG_ERR);
+        CHILD(pthread_atfork(forking_begins, NULL, NULL) == 0); /* before Snib's handler */
+        snib__forks_enter(); /* a call that must not be cut in two */
+        CHILD(pthread_create(&thread, NULL, fork_run, NULL) == 0);
+        CHILD(sem_wait(&forking) == 0);
+        nap_us(100000); /* then it waits */
+        CHILD(pthread_kill(thread, SIGUSR1) == 0);
+        for (;;)
+            pause();
+    }
+    expect_status(pid, 0);
+    server_do(server, "FLUSHALL");
+}
+
 static int start(void **state)
 {
     static struct server server;
@@ -256,9 +319,14 @@ int main(void)
 {
     setvbuf(stdout, NULL, _IONBF, 0); /* or a child's exit() would print the parent's lines again */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind),     cmocka_unit_test(some_were_freed),
-        cmocka_unit_test(after_handlers), cmocka_unit_test(switched_off),
-        cmocka_unit_test(no_answer),      cmocka_unit_test(not_the_parents),
+        cmocka_unit_test(every_kind),
+        cmocka_unit_test(some_were_freed),
+        cmocka_unit_test(after_handlers),
+        cmocka_unit_test(switched_off),
+        cmocka_unit_test(no_answer),
+        cmocka_unit_test(not_the_parents),
+        cmocka_unit_test(not_without_handlers),
+        cmocka_unit_test(from_within_a_fork),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -5,6 +5,8 @@
 #include "driver/forks.h"
 #include "driver/sys.h"
 
+#include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <link.h>
 #include <stdlib.h>
@@ -345,6 +347,46 @@ static const bool has_own_once = true; /* which waits for ever in such a child *
 static const bool has_own_once = false;
 #endif
 
+/* What pthread_atfork() calls; the nth registration finds no memory. */
+static int register_fails, registered;
+
+int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
+                      void *module);
+int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
+                      void *module)
+{
+    static int (*real)(void (*)(void), void (*)(void), void (*)(void), void *);
+    if (!real)
+        *(void **)&real = dlsym(RTLD_NEXT, "__register_atfork");
+    return ++registered == register_fails ? ENOMEM : real(prepare, parent, child, module);
+}
+
+static bool none_opens(void *url)
+{
+    snib_client *client = NULL;
+    forked = true; /* beginning does not wait for it */
+    return snib_client_open(url, NULL, &client, NULL) == SNIB_ENOMEM && !client &&
+           registered >= register_fails;
+}
+
+static bool one_opens(void *url)
+{
+    snib_client *client = NULL;
+    forked = true;
+    return snib_client_open(url, NULL, &client, NULL) == SNIB_OK;
+}
+
+/* If forks would not be noticed, there is no client: a child of it would use its parent's connections. */
+static void when_forks_cannot_be_noticed(void **state)
+{
+    (void)state;
+    enum { HANDLERS = 3 };
+    for (register_fails = 1; register_fails <= HANDLERS; register_fails++)
+        assert_true(in_child(none_opens, "redis://localhost"));
+    assert_true(in_child(one_opens, "redis://localhost"));
+    register_fails = 0;
+}
+
 /* A fork beside the library's first call: the child begins anew, and can fork, too. */
 static void while_it_begins(void **state)
 {
@@ -416,6 +458,7 @@ static void calls_wait(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(when_forks_cannot_be_noticed),
         cmocka_unit_test(while_it_begins),
         cmocka_unit_test(child_has_none),
         cmocka_unit_test(child_keeps_the_programs),

@@ -158,8 +158,8 @@ MUTANTS = [
         "a child of a fork beside the first client is stuck in a fork of its own",
         "api/exit.c",
         "    if (!exit_fork_known)\n"
-        "        pthread_atfork(",
-        "    pthread_atfork(",
+        "        error = pthread_atfork(",
+        "    error = pthread_atfork(",
         "unit_forks",
     ),
     Mutant(
@@ -206,6 +206,27 @@ MUTANTS = [
         "faults/exit not_the_parents",
     ),
     Mutant(
+        "a child made without the handlers of fork() gives back what its parent holds",
+        "api/exit.c",
+        "return atomic_load(&exit_process) == getpid() && !exit_forking;",
+        "return !exit_forking;",
+        "faults/exit not_without_handlers",
+    ),
+    Mutant(
+        "an exit in a fork that waits for other threads waits for itself",
+        "api/exit.c",
+        "return atomic_load(&exit_process) == getpid() && !exit_forking;",
+        "return atomic_load(&exit_process) == getpid();",
+        "faults/exit from_within_a_fork",
+    ),
+    Mutant(
+        "a client is opened although forks will not be noticed",
+        "api/client.c",
+        "return client_registered;",
+        "return 0;",
+        "unit_forks",
+    ),
+    Mutant(
         "OpenSSL is torn down while a thread reads certificates",
         "api/exit.c",
         "snib__tls_await(until);",
@@ -229,8 +250,8 @@ MUTANTS = [
     Mutant(
         "a fork that waits for other threads keeps what debug knows locked",
         "api/client.c",
-        "snib__uses_init(); snib__exit_init();",
-        "snib__exit_init(); snib__uses_init();",
+        "error = error ? error : snib__uses_init(); error = error ? error : snib__exit_init();",
+        "error = error ? error : snib__exit_init(); error = error ? error : snib__uses_init();",
         "faults/debugger a_fork_that_waits",
     ),
     Mutant(
