@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "dc2bcf61dff0f300"
+#define SNIB_BUILD_ID "ab4aab66bf96ce84"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -2119,6 +2119,10 @@ static int32_t snib__conn_classify(const char *text, uint32_t n);
 
 /* snib__conn_is_stranger - whether an error reply says that the connection is not logged in. */
 static bool snib__conn_is_stranger(const char *text);
+
+/* snib__conn_is_half - whether an error reply says that a script, which was run, may not run one of its commands: it may
+ * have done what comes before that. */
+static bool snib__conn_is_half(const char *text);
 
 #endif
 
@@ -16695,7 +16699,7 @@ static bool snib__sole_may_hand_over(struct snib__engine *e, const struct snib__
 static bool snib__sole_hand_over(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 static void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                                 const struct snib__value *reply, uint32_t n, int32_t error,
-                                snib__time now);
+                                const char *text, snib__time now);
 
 /* tenure.c */
 /* Let the head of the local queue go on under the hold's number; false: release or hand over by command. */
@@ -16858,7 +16862,8 @@ static void snib__clock_answer(struct snib__engine *e, struct snib__node *node, 
 static bool snib__clock_doubts(const struct snib__engine *e, const struct snib__hold *hold);
 
 /* doubt.c */
-static bool snib__doubtful(int32_t error); /* a refused request may still have been carried out */
+/* A request that was refused with this error and text may still have been carried out, or a part of it. */
+static bool snib__doubtful(int32_t error, const char *text);
 static bool snib__sent_once(const struct snib__request *request); /* for requests with a subject */
 
 /* outer.c */
@@ -17036,6 +17041,12 @@ static const struct snib__script_text {
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
      "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
+     "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
@@ -17175,7 +17186,7 @@ static const struct snib__script_text {
      "    texts[#texts + 1] = text\n"
      "end\n"
      "return texts\n",
-     5197, "236ed0ea46b27f9b3a8868e02cd81b2ea410ede6"},
+     5388, "3798903bea8db5b251694520d1ae92e7367af1f4"},
     {"fair_acquire",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -17324,7 +17335,10 @@ static const struct snib__script_text {
      "            token = redis.call('get', KEYS[5])\n"
      "        end\n"
      "        redis.call('hset', KEYS[1], waiter, 1)\n"
-     "        redis.call('pexpire', KEYS[1], FIRST)\n"
+     "        if redis.pcall('pexpire', KEYS[1], FIRST) ~= 1 then\n"
+     "            redis.call('hdel', KEYS[1], waiter)\n"
+     "            return\n"
+     "        end\n"
      "        local number = string.sub(waiter, 38)\n"
      "        local heard = client(waiter) == mine and 1 or tell(channel .. ':' .. client(waiter),\n"
      "            table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
@@ -17410,6 +17424,29 @@ static const struct snib__script_text {
      "        end\n"
      "    end\n"
      "end\n"
+     "local function join()\n"
+     "    local tail = redis.call('lindex', KEYS[2], -1)\n"
+     "    local score = tail and tonumber(redis.call('zscore', KEYS[3], tail) or now)\n"
+     "    if tail and (not ours(tail) or chained(score)) then\n"
+     "        score = math.max(math.floor(score), now) + PATIENCE + 0.5\n"
+     "    else\n"
+     "        score = now + PATIENCE\n"
+     "    end\n"
+     "    redis.call('hset', KEYS[4], client(owner), now)\n"
+     "    redis.call(tail and 'hsetnx' or 'hset', KEYS[4], 'push', now)\n"
+     "    redis.call('zadd', KEYS[3], string.format('%.1f', score), owner)\n"
+     "    redis.call('rpush', KEYS[2], owner)\n"
+     "    expire()\n"
+     "    return score\n"
+     "end\n"
+     "local function unjoin(refused)\n"
+     "    redis.pcall('zrem', KEYS[3], owner)\n"
+     "    redis.pcall('lrem', KEYS[2], 0, owner)\n"
+     "    if redis.pcall('pttl', KEYS[4]) == -1 then\n"
+     "        redis.pcall('del', KEYS[4])\n"
+     "    end\n"
+     "    return redis.error_reply(type(refused) == 'table' and refused.err or tostring(refused))\n"
+     "end\n"
      "local left = redis.call('pttl', KEYS[1])\n"
      "if left ~= -2 and redis.call('hexists', KEYS[1], owner) == 1 then\n"
      "    redis.pcall('hdel', KEYS[1], '')\n"
@@ -17456,18 +17493,10 @@ static const struct snib__script_text {
      "    if queued then\n"
      "        keep()\n"
      "    else\n"
-     "        local tail = redis.call('lindex', KEYS[2], -1)\n"
-     "        local score = tail and tonumber(redis.call('zscore', KEYS[3], tail) or now)\n"
-     "        if tail and (not ours(tail) or chained(score)) then\n"
-     "            score = math.max(math.floor(score), now) + PATIENCE + 0.5\n"
-     "        else\n"
-     "            score = now + PATIENCE\n"
+     "        local joined, score = pcall(join)\n"
+     "        if not joined then\n"
+     "            return unjoin(score)\n"
      "        end\n"
-     "        redis.call('hset', KEYS[4], client(owner), now)\n"
-     "        redis.call(tail and 'hsetnx' or 'hset', KEYS[4], 'push', now)\n"
-     "        redis.call('zadd', KEYS[3], string.format('%.1f', score), owner)\n"
-     "        redis.call('rpush', KEYS[2], owner)\n"
-     "        expire()\n"
      "        queued = score\n"
      "    end\n"
      "    if ARGV[6] == '1' then\n"
@@ -17486,7 +17515,7 @@ static const struct snib__script_text {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     10512, "6346ed45a1b598b8a762d491e4b76392443a43c1"},
+     11015, "2a8cbc42515f18f7b57e46f5a641313626d07881"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -17635,7 +17664,10 @@ static const struct snib__script_text {
      "            token = redis.call('get', KEYS[5])\n"
      "        end\n"
      "        redis.call('hset', KEYS[1], waiter, 1)\n"
-     "        redis.call('pexpire', KEYS[1], FIRST)\n"
+     "        if redis.pcall('pexpire', KEYS[1], FIRST) ~= 1 then\n"
+     "            redis.call('hdel', KEYS[1], waiter)\n"
+     "            return\n"
+     "        end\n"
      "        local number = string.sub(waiter, 38)\n"
      "        local heard = client(waiter) == mine and 1 or tell(channel .. ':' .. client(waiter),\n"
      "            table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
@@ -17673,9 +17705,9 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "redis.call('del', KEYS[1])\n"
-     "grant(ARGV[1])\n"
+     "pcall(grant, ARGV[1]) -- the lock is deleted, whatever a grant is refused\n"
      "return 1\n",
-     6423, "f2b53728226cd19e17760255edbccac1298b3f72"},
+     6575, "421e2786f66fba74a2ce70eb50d19c40e3d988ac"},
     {"fair_info",
      "local left = redis.call('pttl', KEYS[1])\n"
      "local field = left == -2 and {} or redis.call('hgetall', KEYS[1])\n"
@@ -17835,7 +17867,10 @@ static const struct snib__script_text {
      "            token = redis.call('get', KEYS[5])\n"
      "        end\n"
      "        redis.call('hset', KEYS[1], waiter, 1)\n"
-     "        redis.call('pexpire', KEYS[1], FIRST)\n"
+     "        if redis.pcall('pexpire', KEYS[1], FIRST) ~= 1 then\n"
+     "            redis.call('hdel', KEYS[1], waiter)\n"
+     "            return\n"
+     "        end\n"
      "        local number = string.sub(waiter, 38)\n"
      "        local heard = client(waiter) == mine and 1 or tell(channel .. ':' .. client(waiter),\n"
      "            table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
@@ -17875,10 +17910,13 @@ static const struct snib__script_text {
      "end\n"
      "local number, token = false, '0'\n"
      "if redis.call('exists', KEYS[1]) == 0 then\n"
-     "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
+     "    local granted, to, counted = pcall(grant, ARGV[2], client(ARGV[1]))\n"
+     "    if granted then\n"
+     "        number, token = to, counted\n"
+     "    end\n"
      "end\n"
      "return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     6525, "63f3097491e677584025c1569e5dc5c3a1f88d22"},
+     6702, "ed0626131bf5c523433c431808af6c9cd99b80f3"},
     {"fair_renew",
      "local lease = tonumber(ARGV[1])\n"
      "local lost = {}\n"
@@ -17963,6 +18001,12 @@ static const struct snib__script_text {
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
      "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
+     "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
@@ -17980,10 +18024,16 @@ static const struct snib__script_text {
      "    return proof\n"
      "end\n"
      "return nil\n",
-     622, "4c10a368a28ea8921867b9a116e7762b59a338b1"},
+     813, "a2db0f96bceb1fb6cf8d566d783379f6ad395250"},
     {"latch_count",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
      "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
@@ -18021,10 +18071,16 @@ static const struct snib__script_text {
      "redis.call('del', KEYS[1])\n"
      "redis.pcall('publish', ARGV[3], '0')\n"
      "return 0\n",
-     1081, "867805e8f545ebc7368e9227a300857592ad6a6f"},
+     1272, "ff7830b1ef3e216844f7f700e49e8f5060ba7c5a"},
     {"latch_force",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
      "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
@@ -18040,10 +18096,16 @@ static const struct snib__script_text {
      "redis.pcall('publish', ARGV[1], '1')\n"
      "redis.pcall('publish', ARGV[1], '0')\n"
      "return 1\n",
-     548, "1401bcd9df7a6add7ede23a7c973136d5adeb98a"},
+     739, "30c9c42fe4e2630c6057f516eaee834d03d544dd"},
     {"latch_info",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
      "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
@@ -18056,10 +18118,16 @@ static const struct snib__script_text {
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
      "return { value > 0 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     558, "e0d2cf8441766f5d847c1856d385220a78f838f6"},
+     749, "9b387b88230f2e7139ce4b66dc5fa1b728d1c1e6"},
     {"list",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
      "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
@@ -18103,7 +18171,7 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "return found\n",
-     1461, "4775507ac2c3405b2151f345e386bc8d2d459c58"},
+     1652, "9a3b388b044035936ebff69ca992671860a91aa0"},
     {"multi_acquire",
      "local owner, lease, kinds = ARGV[1], ARGV[2], ARGV[3]\n"
      "local wanted = lease + 0 -- what is no number fails here, before anything is held\n"
@@ -18191,7 +18259,10 @@ static const struct snib__script_text {
      "if blocked then\n"
      "    return blocked\n"
      "end\n"
-     "local refused = each(count) or each(take)\n"
+     "local done, refused = pcall(each, count)\n"
+     "if done and not refused then\n"
+     "    done, refused = pcall(each, take)\n"
+     "end\n"
      "if refused then\n"
      "    each(function(kind, lock)\n"
      "        redis.call('hdel', lock, field(kind))\n"
@@ -18199,10 +18270,11 @@ static const struct snib__script_text {
      "            redis.call('hdel', lock, 'mode')\n"
      "        end\n"
      "    end)\n"
-     "    return redis.error_reply(type(refused) == 'table' and refused.err or 'ERR the lease was refused')\n"
+     "    local text = type(refused) == 'table' and refused.err or not done and tostring(refused)\n"
+     "    return redis.error_reply(text or 'ERR the lease was refused')\n"
      "end\n"
      "return nil\n",
-     3420, "51b24a57212ed99bd7e7ac3abb7d86d526c60161"},
+     3546, "d44c3d855602d3abdfa15180624642342b9985c7"},
     {"multi_release",
      "local owner, kinds = ARGV[1], ARGV[2]\n"
      "local function read(lock)\n"
@@ -18220,7 +18292,7 @@ static const struct snib__script_text {
      "        end\n"
      "    end\n"
      "    if longest > 0 then\n"
-     "        redis.call('pexpire', lock, longest)\n"
+     "        redis.call('pexpire', lock, string.format('%d', longest)) -- see _counter.lua\n"
      "    end\n"
      "    return longest > 0\n"
      "end\n"
@@ -18266,7 +18338,7 @@ static const struct snib__script_text {
      "    return redis.error_reply(refused)\n"
      "end\n"
      "return held == 0 and 0 or held == #kinds and sign or 2 * sign\n",
-     2138, "8c095d1c2276b31af53ba5d4ceaf00185293e965"},
+     2179, "5a3cf698ea5f19a42dd677916612beb117e1aabe"},
     {"multi_renew",
      "local lease, exact = math.abs(tonumber(ARGV[1])), tonumber(ARGV[1]) < 0 -- see mutex_renew\n"
      "local at = 0\n"
@@ -18436,6 +18508,12 @@ static const struct snib__script_text {
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
      "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
+     "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
@@ -18452,8 +18530,7 @@ static const struct snib__script_text {
      "repeat\n"
      "    local over = redis.call('zrangebyscore', KEYS[2], '-inf', now, 'limit', 0, 1000)\n"
      "    if #over > 0 then\n"
-     "        redis.call('zrem', KEYS[2], unpack(over))\n"
-     "        value = redis.call('incrby', KEYS[1], #over)\n"
+     "        value = free(KEYS[1], KEYS[2], over)\n"
      "        more = true\n"
      "    end\n"
      "until #over < 1000\n"
@@ -18485,6 +18562,7 @@ static const struct snib__script_text {
      "    redis.call('zadd', KEYS[2], now, '')\n"
      "    redis.call('zrem', KEYS[2], '')\n"
      "end\n"
+     "local life = redis.call('pttl', KEYS[1])\n"
      "redis.call('zadd', KEYS[2], unpack(taken))\n"
      "if not mine then\n"
      "    local left = redis.pcall('decrby', KEYS[1], n)\n"
@@ -18494,17 +18572,27 @@ static const struct snib__script_text {
      "    end\n"
      "    value = left\n"
      "end\n"
-     "local life = redis.call('pttl', KEYS[1])\n"
-     "if life > 0 then\n"
-     "    redis.call('pexpire', KEYS[2], whole(life))\n"
+     "local set = life > 0 and redis.pcall('pexpire', KEYS[2], whole(life))\n"
+     "if type(set) == 'table' and not mine then\n"
+     "    redis.call('zrem', KEYS[2], unpack(ARGV, 3))\n"
+     "    redis.call('decrby', KEYS[1], -n)\n"
+     "end\n"
+     "if type(set) == 'table' then\n"
+     "    return set\n"
      "elseif life == -1 and redis.call('pttl', KEYS[2]) > 0 then\n"
      "    redis.pcall('persist', KEYS[2])\n"
      "end\n"
      "return done(nil)\n",
-     2370, "fb20b4652285e100eb32747e4d27046fe98aeea7"},
+     2685, "50869de759feb94db1fa7ff35946347dc1fafcc5"},
     {"permits_count",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
      "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
@@ -18525,8 +18613,7 @@ static const struct snib__script_text {
      "repeat\n"
      "    local over = redis.call('zrangebyscore', KEYS[2], '-inf', now, 'limit', 0, 1000)\n"
      "    if #over > 0 then\n"
-     "        redis.call('zrem', KEYS[2], unpack(over))\n"
-     "        value = redis.call('incrby', KEYS[1], #over)\n"
+     "        value = free(KEYS[1], KEYS[2], over)\n"
      "        taken = taken - #over\n"
      "        more = true\n"
      "    end\n"
@@ -18557,10 +18644,16 @@ static const struct snib__script_text {
      "value = redis.call('incrby', KEYS[1], whole(change))\n"
      "more = more or change > 0\n"
      "return done(what == init and 1 or value)\n",
-     1856, "6214b11c6219740675d0477b440ffd01e8099f58"},
+     1989, "56a3de3d5834d3cc9f7b8080a59eec0dd4cba67f"},
     {"permits_force",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
      "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
@@ -18573,10 +18666,16 @@ static const struct snib__script_text {
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
      "return math.min(redis.call('del', KEYS[1], KEYS[2]), 1)\n",
-     520, "3ceb567ea49444327ee033e4f03f696aa2b1be75"},
+     711, "27e290aa01371f4a8c19a8431c7efd9c6d339d2e"},
     {"permits_info",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
      "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
@@ -18598,10 +18697,16 @@ static const struct snib__script_text {
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
      "return { left, '', value + expired, subscribed[2] or -1, '' }\n",
-     910, "f3064449d84029cebad256e48b5bbce12e07419c"},
+     1101, "3dd567bc4905f65e12a9c3b1bf26ec1ea72bf2bc"},
     {"permits_release",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
      "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
@@ -18610,22 +18715,22 @@ static const struct snib__script_text {
      "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
-     "local held = true\n"
+     "local held, there = true, {}\n"
      "for i = 2, #ARGV do\n"
      "    local ends = redis.call('zscore', KEYS[2], ARGV[i])\n"
      "    held = held and ends and tonumber(ends) > now\n"
+     "    there[#there + 1] = ends and ARGV[i] or nil\n"
      "end\n"
-     "local back = redis.call('zrem', KEYS[2], unpack(ARGV, 2))\n"
-     "local receivers = 0\n"
+     "local back, receivers = #there, 0\n"
      "if back > 0 then\n"
-     "    local value = redis.call('incrby', KEYS[1], back)\n"
+     "    local value = free(KEYS[1], KEYS[2], there)\n"
      "    receivers = value > 0 and redis.pcall('publish', ARGV[1], whole(value)) or 0\n"
      "end\n"
      "if not held then\n"
      "    return back > 0 and -2 or 0\n"
      "end\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     870, "4b7f95a4606f8a8f08db21697e322b0b8692b75b"},
+     1070, "474afa2befeb9666158826e81326106420ac99f5"},
     {"permits_renew",
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -18914,6 +19019,12 @@ static const struct snib__script_text {
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
      "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
+     "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
@@ -18928,10 +19039,16 @@ static const struct snib__script_text {
      "end\n"
      "redis.call('decrby', KEYS[1], ARGV[1])\n"
      "return nil\n",
-     534, "76a1cae058773a054ae1dbb9ac29381c603ef5c0"},
+     725, "2322241f310095e3a1fb39efe828849d8d5f8e69"},
     {"semaphore_count",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
      "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
@@ -18967,10 +19084,16 @@ static const struct snib__script_text {
      "    redis.pcall('publish', ARGV[3], whole(value))\n"
      "end\n"
      "return what == init and 1 or value\n",
-     1275, "3a1880fdf5106ced8c6b917cd4203ea002a8eb1a"},
+     1466, "ee684afcfb0f84dd5249aa88fa93d16e82894931"},
     {"semaphore_force",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
      "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
@@ -18981,10 +19104,16 @@ static const struct snib__script_text {
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
      "return redis.call('del', KEYS[1])\n",
-     446, "fdaf0ebd041a60fdef4f5e3a8837d06dc53e3b28"},
+     637, "401d44bb8fd0d8c11985ec54d2d50a6cd88015d9"},
     {"semaphore_info",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
      "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
@@ -18998,10 +19127,16 @@ static const struct snib__script_text {
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
      "return { text and value < 1 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     589, "617ad114b430c7a78530736352762f00d94c5171"},
+     780, "e26f5555b1c3c878dabc9cb74ad8e60847821b9b"},
     {"semaphore_release",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
      "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
@@ -19019,7 +19154,7 @@ static const struct snib__script_text {
      "value = redis.call('incrby', KEYS[1], ARGV[1])\n"
      "local receivers = value > 0 and redis.pcall('publish', ARGV[2], whole(value)) or 0\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     796, "167ddd1d6dce02f08afa767a1145993487ff0540"},
+     987, "8877f2da9ed253ee18865281de469e90020ce33b"},
     {"spin_force",
      "local fields = redis.call('hkeys', KEYS[1])\n"
      "for i = 1, #fields do\n"
@@ -19202,6 +19337,12 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
      "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
+     "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
@@ -19341,7 +19482,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    texts[#texts + 1] = text\n"
      "end\n"
      "return texts\n",
-     5202, "36bb192ea931bccb12ae917cda6ff69b476149fe"},
+     5393, "cca835117c4448558f5c57941c050be3e81e462b"},
     {"fair_acquire",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -19490,7 +19631,10 @@ static const struct snib__script_text snib__script_sharded[] = {
      "            token = redis.call('get', KEYS[5])\n"
      "        end\n"
      "        redis.call('hset', KEYS[1], waiter, 1)\n"
-     "        redis.call('pexpire', KEYS[1], FIRST)\n"
+     "        if redis.pcall('pexpire', KEYS[1], FIRST) ~= 1 then\n"
+     "            redis.call('hdel', KEYS[1], waiter)\n"
+     "            return\n"
+     "        end\n"
      "        local number = string.sub(waiter, 38)\n"
      "        local heard = client(waiter) == mine and 1 or tell(channel .. ':' .. client(waiter),\n"
      "            table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
@@ -19576,6 +19720,29 @@ static const struct snib__script_text snib__script_sharded[] = {
      "        end\n"
      "    end\n"
      "end\n"
+     "local function join()\n"
+     "    local tail = redis.call('lindex', KEYS[2], -1)\n"
+     "    local score = tail and tonumber(redis.call('zscore', KEYS[3], tail) or now)\n"
+     "    if tail and (not ours(tail) or chained(score)) then\n"
+     "        score = math.max(math.floor(score), now) + PATIENCE + 0.5\n"
+     "    else\n"
+     "        score = now + PATIENCE\n"
+     "    end\n"
+     "    redis.call('hset', KEYS[4], client(owner), now)\n"
+     "    redis.call(tail and 'hsetnx' or 'hset', KEYS[4], 'push', now)\n"
+     "    redis.call('zadd', KEYS[3], string.format('%.1f', score), owner)\n"
+     "    redis.call('rpush', KEYS[2], owner)\n"
+     "    expire()\n"
+     "    return score\n"
+     "end\n"
+     "local function unjoin(refused)\n"
+     "    redis.pcall('zrem', KEYS[3], owner)\n"
+     "    redis.pcall('lrem', KEYS[2], 0, owner)\n"
+     "    if redis.pcall('pttl', KEYS[4]) == -1 then\n"
+     "        redis.pcall('del', KEYS[4])\n"
+     "    end\n"
+     "    return redis.error_reply(type(refused) == 'table' and refused.err or tostring(refused))\n"
+     "end\n"
      "local left = redis.call('pttl', KEYS[1])\n"
      "if left ~= -2 and redis.call('hexists', KEYS[1], owner) == 1 then\n"
      "    redis.pcall('hdel', KEYS[1], '')\n"
@@ -19622,18 +19789,10 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    if queued then\n"
      "        keep()\n"
      "    else\n"
-     "        local tail = redis.call('lindex', KEYS[2], -1)\n"
-     "        local score = tail and tonumber(redis.call('zscore', KEYS[3], tail) or now)\n"
-     "        if tail and (not ours(tail) or chained(score)) then\n"
-     "            score = math.max(math.floor(score), now) + PATIENCE + 0.5\n"
-     "        else\n"
-     "            score = now + PATIENCE\n"
+     "        local joined, score = pcall(join)\n"
+     "        if not joined then\n"
+     "            return unjoin(score)\n"
      "        end\n"
-     "        redis.call('hset', KEYS[4], client(owner), now)\n"
-     "        redis.call(tail and 'hsetnx' or 'hset', KEYS[4], 'push', now)\n"
-     "        redis.call('zadd', KEYS[3], string.format('%.1f', score), owner)\n"
-     "        redis.call('rpush', KEYS[2], owner)\n"
-     "        expire()\n"
      "        queued = score\n"
      "    end\n"
      "    if ARGV[6] == '1' then\n"
@@ -19652,7 +19811,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     10520, "bf968a512d12df4654278ed3bd5941522c0dd209"},
+     11023, "9d17feff65aa862e25caf831f5d0603413ba6045"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -19801,7 +19960,10 @@ static const struct snib__script_text snib__script_sharded[] = {
      "            token = redis.call('get', KEYS[5])\n"
      "        end\n"
      "        redis.call('hset', KEYS[1], waiter, 1)\n"
-     "        redis.call('pexpire', KEYS[1], FIRST)\n"
+     "        if redis.pcall('pexpire', KEYS[1], FIRST) ~= 1 then\n"
+     "            redis.call('hdel', KEYS[1], waiter)\n"
+     "            return\n"
+     "        end\n"
      "        local number = string.sub(waiter, 38)\n"
      "        local heard = client(waiter) == mine and 1 or tell(channel .. ':' .. client(waiter),\n"
      "            table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
@@ -19839,9 +20001,9 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    end\n"
      "end\n"
      "redis.call('del', KEYS[1])\n"
-     "grant(ARGV[1])\n"
+     "pcall(grant, ARGV[1]) -- the lock is deleted, whatever a grant is refused\n"
      "return 1\n",
-     6431, "06fa2a42620041be13a96918d864e3a4187dd7bf"},
+     6583, "203542ce6f81a5fb5177c8a783b1007ac2bc0aa3"},
     {"fair_info", 0, 0, ""},
     {"fair_release",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
@@ -19991,7 +20153,10 @@ static const struct snib__script_text snib__script_sharded[] = {
      "            token = redis.call('get', KEYS[5])\n"
      "        end\n"
      "        redis.call('hset', KEYS[1], waiter, 1)\n"
-     "        redis.call('pexpire', KEYS[1], FIRST)\n"
+     "        if redis.pcall('pexpire', KEYS[1], FIRST) ~= 1 then\n"
+     "            redis.call('hdel', KEYS[1], waiter)\n"
+     "            return\n"
+     "        end\n"
      "        local number = string.sub(waiter, 38)\n"
      "        local heard = client(waiter) == mine and 1 or tell(channel .. ':' .. client(waiter),\n"
      "            table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
@@ -20031,10 +20196,13 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "local number, token = false, '0'\n"
      "if redis.call('exists', KEYS[1]) == 0 then\n"
-     "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
+     "    local granted, to, counted = pcall(grant, ARGV[2], client(ARGV[1]))\n"
+     "    if granted then\n"
+     "        number, token = to, counted\n"
+     "    end\n"
      "end\n"
      "return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     6533, "63411401d39ad8bb4ba57579e0f0d0f00e1cb8b4"},
+     6710, "73bf37d5bdf2f5e3b949e0b24cecb842d381a05a"},
     {"fair_renew", 0, 0, ""},
     {"fenced_acquire", 0, 0, ""},
     {"fenced_transfer",
@@ -20063,6 +20231,12 @@ static const struct snib__script_text snib__script_sharded[] = {
     {"latch_count",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
      "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
@@ -20100,10 +20274,16 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.call('del', KEYS[1])\n"
      "redis.pcall('spublish', ARGV[3], '0')\n"
      "return 0\n",
-     1083, "72e27ca8717dcfdeb7dccd461ed0b304aa88c704"},
+     1274, "4c90ef675980dba294e13a9a91575668e54acca4"},
     {"latch_force",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
      "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
@@ -20119,10 +20299,16 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.pcall('spublish', ARGV[1], '1')\n"
      "redis.pcall('spublish', ARGV[1], '0')\n"
      "return 1\n",
-     550, "9a8c305f0ba59a33f2f7dfddae7d3f12111192aa"},
+     741, "7f4c8759924aa75677b8de822685edfd18db1d48"},
     {"latch_info",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
      "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
@@ -20135,7 +20321,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { value > 0 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     563, "edd8098221cb3d201630995651fea3ed03996702"},
+     754, "c3bc0ccf67f84810331fa18dc9840dd954bf6430"},
     {"list", 0, 0, ""},
     {"multi_acquire", 0, 0, ""},
     {"multi_release",
@@ -20155,7 +20341,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "        end\n"
      "    end\n"
      "    if longest > 0 then\n"
-     "        redis.call('pexpire', lock, longest)\n"
+     "        redis.call('pexpire', lock, string.format('%d', longest)) -- see _counter.lua\n"
      "    end\n"
      "    return longest > 0\n"
      "end\n"
@@ -20201,7 +20387,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    return redis.error_reply(refused)\n"
      "end\n"
      "return held == 0 and 0 or held == #kinds and sign or 2 * sign\n",
-     2140, "aed0e34d469c8cda99d8f3f1a610bae05341c128"},
+     2181, "487edec46d34df6b823e371da903f166c994e96e"},
     {"multi_renew", 0, 0, ""},
     {"mutex_acquire", 0, 0, ""},
     {"mutex_force",
@@ -20256,6 +20442,12 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
      "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
+     "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
@@ -20272,8 +20464,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "repeat\n"
      "    local over = redis.call('zrangebyscore', KEYS[2], '-inf', now, 'limit', 0, 1000)\n"
      "    if #over > 0 then\n"
-     "        redis.call('zrem', KEYS[2], unpack(over))\n"
-     "        value = redis.call('incrby', KEYS[1], #over)\n"
+     "        value = free(KEYS[1], KEYS[2], over)\n"
      "        more = true\n"
      "    end\n"
      "until #over < 1000\n"
@@ -20305,6 +20496,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    redis.call('zadd', KEYS[2], now, '')\n"
      "    redis.call('zrem', KEYS[2], '')\n"
      "end\n"
+     "local life = redis.call('pttl', KEYS[1])\n"
      "redis.call('zadd', KEYS[2], unpack(taken))\n"
      "if not mine then\n"
      "    local left = redis.pcall('decrby', KEYS[1], n)\n"
@@ -20314,17 +20506,27 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    end\n"
      "    value = left\n"
      "end\n"
-     "local life = redis.call('pttl', KEYS[1])\n"
-     "if life > 0 then\n"
-     "    redis.call('pexpire', KEYS[2], whole(life))\n"
+     "local set = life > 0 and redis.pcall('pexpire', KEYS[2], whole(life))\n"
+     "if type(set) == 'table' and not mine then\n"
+     "    redis.call('zrem', KEYS[2], unpack(ARGV, 3))\n"
+     "    redis.call('decrby', KEYS[1], -n)\n"
+     "end\n"
+     "if type(set) == 'table' then\n"
+     "    return set\n"
      "elseif life == -1 and redis.call('pttl', KEYS[2]) > 0 then\n"
      "    redis.pcall('persist', KEYS[2])\n"
      "end\n"
      "return done(nil)\n",
-     2371, "0d4c9503362743e2a764b544c3817854f1d7628d"},
+     2686, "8ea9e4be275433b86ff74c827c32d98689e31c28"},
     {"permits_count",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
      "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
@@ -20345,8 +20547,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "repeat\n"
      "    local over = redis.call('zrangebyscore', KEYS[2], '-inf', now, 'limit', 0, 1000)\n"
      "    if #over > 0 then\n"
-     "        redis.call('zrem', KEYS[2], unpack(over))\n"
-     "        value = redis.call('incrby', KEYS[1], #over)\n"
+     "        value = free(KEYS[1], KEYS[2], over)\n"
      "        taken = taken - #over\n"
      "        more = true\n"
      "    end\n"
@@ -20377,11 +20578,17 @@ static const struct snib__script_text snib__script_sharded[] = {
      "value = redis.call('incrby', KEYS[1], whole(change))\n"
      "more = more or change > 0\n"
      "return done(what == init and 1 or value)\n",
-     1857, "81abd503f9bafe65fe7a3faf7c8b81bfce4554a4"},
+     1990, "480444d67d27a1ed30c2206710134c5abddbc67a"},
     {"permits_force", 0, 0, ""},
     {"permits_info",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
      "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
@@ -20403,10 +20610,16 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { left, '', value + expired, subscribed[2] or -1, '' }\n",
-     915, "5d8e6b5fb1f4e46980c61c471232ffd7ab9b0c50"},
+     1106, "97431b1e4e0c1d1b711e52a4db54cd2d59896f76"},
     {"permits_release",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
      "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
@@ -20415,22 +20628,22 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
-     "local held = true\n"
+     "local held, there = true, {}\n"
      "for i = 2, #ARGV do\n"
      "    local ends = redis.call('zscore', KEYS[2], ARGV[i])\n"
      "    held = held and ends and tonumber(ends) > now\n"
+     "    there[#there + 1] = ends and ARGV[i] or nil\n"
      "end\n"
-     "local back = redis.call('zrem', KEYS[2], unpack(ARGV, 2))\n"
-     "local receivers = 0\n"
+     "local back, receivers = #there, 0\n"
      "if back > 0 then\n"
-     "    local value = redis.call('incrby', KEYS[1], back)\n"
+     "    local value = free(KEYS[1], KEYS[2], there)\n"
      "    receivers = value > 0 and redis.pcall('spublish', ARGV[1], whole(value)) or 0\n"
      "end\n"
      "if not held then\n"
      "    return back > 0 and -2 or 0\n"
      "end\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     871, "d6e474258a0415be2f4cc2dc1a11384fa872782d"},
+     1071, "78b2531ab22697c9f59dcb736ac67977f5aca888"},
     {"permits_renew", 0, 0, ""},
     {"plain_acquire", 0, 0, ""},
     {"plain_force",
@@ -20562,6 +20775,12 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
      "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
+     "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
@@ -20596,11 +20815,17 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    redis.pcall('spublish', ARGV[3], whole(value))\n"
      "end\n"
      "return what == init and 1 or value\n",
-     1276, "f5a061e317677c9b337e449725634194341ad079"},
+     1467, "371637dd3937b3919496096bd48a237cc3a35653"},
     {"semaphore_force", 0, 0, ""},
     {"semaphore_info",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
      "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
@@ -20614,10 +20839,16 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { text and value < 1 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     594, "19cbc37513753d6fa3903b8af3d96e5d2cc78147"},
+     785, "2d74a2632c8efb45ac50ed4792a49c6a5ade49c4"},
     {"semaphore_release",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
      "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
@@ -20635,7 +20866,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "value = redis.call('incrby', KEYS[1], ARGV[1])\n"
      "local receivers = value > 0 and redis.pcall('spublish', ARGV[2], whole(value)) or 0\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     797, "377ac7c9a699fb3ceda17db5e670a4bc8b2e4bea"},
+     988, "ce8612c79a669f553d4c4a862938569a3a4af38b"},
     {"spin_force", 0, 0, ""},
     {"spin_release", 0, 0, ""},
     {"write_acquire", 0, 0, ""},
@@ -20728,6 +20959,12 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
      "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
@@ -20868,7 +21105,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    texts[#texts + 1] = text\n"
      "end\n"
      "return texts\n",
-     5539, "8a78e4be497fe405958dff82b90a63d4b21bb85a"},
+     5730, "a7749426c642923534b6ac717ae32d0316a64c2e"},
     {"fair_acquire",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -21025,7 +21262,10 @@ static const struct snib__script_text snib__script_both[] = {
      "            token = redis.call('get', KEYS[5])\n"
      "        end\n"
      "        redis.call('hset', KEYS[1], waiter, 1)\n"
-     "        redis.call('pexpire', KEYS[1], FIRST)\n"
+     "        if redis.pcall('pexpire', KEYS[1], FIRST) ~= 1 then\n"
+     "            redis.call('hdel', KEYS[1], waiter)\n"
+     "            return\n"
+     "        end\n"
      "        local number = string.sub(waiter, 38)\n"
      "        local heard = client(waiter) == mine and 1 or tell(channel .. ':' .. client(waiter),\n"
      "            table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
@@ -21111,6 +21351,29 @@ static const struct snib__script_text snib__script_both[] = {
      "        end\n"
      "    end\n"
      "end\n"
+     "local function join()\n"
+     "    local tail = redis.call('lindex', KEYS[2], -1)\n"
+     "    local score = tail and tonumber(redis.call('zscore', KEYS[3], tail) or now)\n"
+     "    if tail and (not ours(tail) or chained(score)) then\n"
+     "        score = math.max(math.floor(score), now) + PATIENCE + 0.5\n"
+     "    else\n"
+     "        score = now + PATIENCE\n"
+     "    end\n"
+     "    redis.call('hset', KEYS[4], client(owner), now)\n"
+     "    redis.call(tail and 'hsetnx' or 'hset', KEYS[4], 'push', now)\n"
+     "    redis.call('zadd', KEYS[3], string.format('%.1f', score), owner)\n"
+     "    redis.call('rpush', KEYS[2], owner)\n"
+     "    expire()\n"
+     "    return score\n"
+     "end\n"
+     "local function unjoin(refused)\n"
+     "    redis.pcall('zrem', KEYS[3], owner)\n"
+     "    redis.pcall('lrem', KEYS[2], 0, owner)\n"
+     "    if redis.pcall('pttl', KEYS[4]) == -1 then\n"
+     "        redis.pcall('del', KEYS[4])\n"
+     "    end\n"
+     "    return redis.error_reply(type(refused) == 'table' and refused.err or tostring(refused))\n"
+     "end\n"
      "local left = redis.call('pttl', KEYS[1])\n"
      "if left ~= -2 and redis.call('hexists', KEYS[1], owner) == 1 then\n"
      "    redis.pcall('hdel', KEYS[1], '')\n"
@@ -21157,18 +21420,10 @@ static const struct snib__script_text snib__script_both[] = {
      "    if queued then\n"
      "        keep()\n"
      "    else\n"
-     "        local tail = redis.call('lindex', KEYS[2], -1)\n"
-     "        local score = tail and tonumber(redis.call('zscore', KEYS[3], tail) or now)\n"
-     "        if tail and (not ours(tail) or chained(score)) then\n"
-     "            score = math.max(math.floor(score), now) + PATIENCE + 0.5\n"
-     "        else\n"
-     "            score = now + PATIENCE\n"
+     "        local joined, score = pcall(join)\n"
+     "        if not joined then\n"
+     "            return unjoin(score)\n"
      "        end\n"
-     "        redis.call('hset', KEYS[4], client(owner), now)\n"
-     "        redis.call(tail and 'hsetnx' or 'hset', KEYS[4], 'push', now)\n"
-     "        redis.call('zadd', KEYS[3], string.format('%.1f', score), owner)\n"
-     "        redis.call('rpush', KEYS[2], owner)\n"
-     "        expire()\n"
      "        queued = score\n"
      "    end\n"
      "    if ARGV[6] == '1' then\n"
@@ -21187,7 +21442,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     10812, "964cea8ef8f505db8950f61b4bfce5e95d54d10f"},
+     11315, "3dc4231796665f2af9be815b26093c321aa73d4c"},
     {"fair_force",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -21344,7 +21599,10 @@ static const struct snib__script_text snib__script_both[] = {
      "            token = redis.call('get', KEYS[5])\n"
      "        end\n"
      "        redis.call('hset', KEYS[1], waiter, 1)\n"
-     "        redis.call('pexpire', KEYS[1], FIRST)\n"
+     "        if redis.pcall('pexpire', KEYS[1], FIRST) ~= 1 then\n"
+     "            redis.call('hdel', KEYS[1], waiter)\n"
+     "            return\n"
+     "        end\n"
      "        local number = string.sub(waiter, 38)\n"
      "        local heard = client(waiter) == mine and 1 or tell(channel .. ':' .. client(waiter),\n"
      "            table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
@@ -21382,9 +21640,9 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "end\n"
      "redis.call('del', KEYS[1])\n"
-     "grant(ARGV[1])\n"
+     "pcall(grant, ARGV[1]) -- the lock is deleted, whatever a grant is refused\n"
      "return 1\n",
-     6723, "2c471387e4cdf20288d9d065fbb4db42cfc7bbb3"},
+     6875, "9f0cbe3d214b67469faaa20a863df1f34db9479e"},
     {"fair_info", 0, 0, ""},
     {"fair_release",
      "local function announce(channel, text)\n"
@@ -21542,7 +21800,10 @@ static const struct snib__script_text snib__script_both[] = {
      "            token = redis.call('get', KEYS[5])\n"
      "        end\n"
      "        redis.call('hset', KEYS[1], waiter, 1)\n"
-     "        redis.call('pexpire', KEYS[1], FIRST)\n"
+     "        if redis.pcall('pexpire', KEYS[1], FIRST) ~= 1 then\n"
+     "            redis.call('hdel', KEYS[1], waiter)\n"
+     "            return\n"
+     "        end\n"
      "        local number = string.sub(waiter, 38)\n"
      "        local heard = client(waiter) == mine and 1 or tell(channel .. ':' .. client(waiter),\n"
      "            table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
@@ -21582,10 +21843,13 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local number, token = false, '0'\n"
      "if redis.call('exists', KEYS[1]) == 0 then\n"
-     "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
+     "    local granted, to, counted = pcall(grant, ARGV[2], client(ARGV[1]))\n"
+     "    if granted then\n"
+     "        number, token = to, counted\n"
+     "    end\n"
      "end\n"
      "return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     6825, "f60fa67819690524d26ae563fe16e0e7cba66675"},
+     7002, "c86a8b0b70d9f8f72ef5a02c5c84002a3e95641c"},
     {"fair_renew", 0, 0, ""},
     {"fenced_acquire", 0, 0, ""},
     {"fenced_transfer",
@@ -21631,6 +21895,12 @@ static const struct snib__script_text snib__script_both[] = {
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
      "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
+     "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
@@ -21667,7 +21937,7 @@ static const struct snib__script_text snib__script_both[] = {
      "redis.call('del', KEYS[1])\n"
      "announce(ARGV[3], '0')\n"
      "return 0\n",
-     1390, "a5b261144c81916417ea90163739d56ebc4fb0e6"},
+     1581, "1150644ad13a1eba49332a0923b023ec6feb7bb2"},
     {"latch_force",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -21679,6 +21949,12 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
      "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
@@ -21694,7 +21970,7 @@ static const struct snib__script_text snib__script_both[] = {
      "announce(ARGV[1], '1')\n"
      "announce(ARGV[1], '0')\n"
      "return 1\n",
-     857, "bcff07c6cc35e523d184f36afa0882e17b5b5de6"},
+     1048, "dd2d91e9ce17eff13fcd16d1d7cc5803a93f878d"},
     {"latch_info",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -21707,6 +21983,12 @@ static const struct snib__script_text snib__script_both[] = {
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
      "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
+     "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
@@ -21718,7 +22000,7 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { value > 0 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     900, "68dc3fdde303df326f1c72049c4323b1a028eb3c"},
+     1091, "43338f91df86774c7ce1aff547bca2c5254e6b2b"},
     {"list", 0, 0, ""},
     {"multi_acquire", 0, 0, ""},
     {"multi_release",
@@ -21746,7 +22028,7 @@ static const struct snib__script_text snib__script_both[] = {
      "        end\n"
      "    end\n"
      "    if longest > 0 then\n"
-     "        redis.call('pexpire', lock, longest)\n"
+     "        redis.call('pexpire', lock, string.format('%d', longest)) -- see _counter.lua\n"
      "    end\n"
      "    return longest > 0\n"
      "end\n"
@@ -21792,7 +22074,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    return redis.error_reply(refused)\n"
      "end\n"
      "return held == 0 and 0 or held == #kinds and sign or 2 * sign\n",
-     2447, "a5bab81057d40eaf362d9a550ad5c2094b704ed5"},
+     2488, "436f40d16f900d02ea6f793df29b56ec9b7b80e2"},
     {"multi_renew", 0, 0, ""},
     {"mutex_acquire", 0, 0, ""},
     {"mutex_force",
@@ -21887,6 +22169,12 @@ static const struct snib__script_text snib__script_both[] = {
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
      "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
+     "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
@@ -21903,8 +22191,7 @@ static const struct snib__script_text snib__script_both[] = {
      "repeat\n"
      "    local over = redis.call('zrangebyscore', KEYS[2], '-inf', now, 'limit', 0, 1000)\n"
      "    if #over > 0 then\n"
-     "        redis.call('zrem', KEYS[2], unpack(over))\n"
-     "        value = redis.call('incrby', KEYS[1], #over)\n"
+     "        value = free(KEYS[1], KEYS[2], over)\n"
      "        more = true\n"
      "    end\n"
      "until #over < 1000\n"
@@ -21936,6 +22223,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    redis.call('zadd', KEYS[2], now, '')\n"
      "    redis.call('zrem', KEYS[2], '')\n"
      "end\n"
+     "local life = redis.call('pttl', KEYS[1])\n"
      "redis.call('zadd', KEYS[2], unpack(taken))\n"
      "if not mine then\n"
      "    local left = redis.pcall('decrby', KEYS[1], n)\n"
@@ -21945,14 +22233,18 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    value = left\n"
      "end\n"
-     "local life = redis.call('pttl', KEYS[1])\n"
-     "if life > 0 then\n"
-     "    redis.call('pexpire', KEYS[2], whole(life))\n"
+     "local set = life > 0 and redis.pcall('pexpire', KEYS[2], whole(life))\n"
+     "if type(set) == 'table' and not mine then\n"
+     "    redis.call('zrem', KEYS[2], unpack(ARGV, 3))\n"
+     "    redis.call('decrby', KEYS[1], -n)\n"
+     "end\n"
+     "if type(set) == 'table' then\n"
+     "    return set\n"
      "elseif life == -1 and redis.call('pttl', KEYS[2]) > 0 then\n"
      "    redis.pcall('persist', KEYS[2])\n"
      "end\n"
      "return done(nil)\n",
-     2693, "079092f05f780f284349a5ed86fef4d7c42a07c3"},
+     3008, "b433e522ec88e77e349963a8c7a9e41f0c5cbbcd"},
     {"permits_count",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -21964,6 +22256,12 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
      "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
@@ -21984,8 +22282,7 @@ static const struct snib__script_text snib__script_both[] = {
      "repeat\n"
      "    local over = redis.call('zrangebyscore', KEYS[2], '-inf', now, 'limit', 0, 1000)\n"
      "    if #over > 0 then\n"
-     "        redis.call('zrem', KEYS[2], unpack(over))\n"
-     "        value = redis.call('incrby', KEYS[1], #over)\n"
+     "        value = free(KEYS[1], KEYS[2], over)\n"
      "        taken = taken - #over\n"
      "        more = true\n"
      "    end\n"
@@ -22016,7 +22313,7 @@ static const struct snib__script_text snib__script_both[] = {
      "value = redis.call('incrby', KEYS[1], whole(change))\n"
      "more = more or change > 0\n"
      "return done(what == init and 1 or value)\n",
-     2179, "deff3dafa1d1c3e2500fbed8b35220113d5e253a"},
+     2312, "7e4d43a3e69fd12d901972cc4830d7c39fb8a42f"},
     {"permits_force", 0, 0, ""},
     {"permits_info",
      "local function announce(channel, text)\n"
@@ -22029,6 +22326,12 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
      "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
@@ -22050,7 +22353,7 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { left, '', value + expired, subscribed[2] or -1, '' }\n",
-     1252, "09043af00d0657d1590b900ace5d6cde79a38068"},
+     1443, "dfee047bf18e730005f4edd90f70680ba116dd0d"},
     {"permits_release",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -22063,6 +22366,12 @@ static const struct snib__script_text snib__script_both[] = {
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
      "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
+     "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
@@ -22070,22 +22379,22 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
-     "local held = true\n"
+     "local held, there = true, {}\n"
      "for i = 2, #ARGV do\n"
      "    local ends = redis.call('zscore', KEYS[2], ARGV[i])\n"
      "    held = held and ends and tonumber(ends) > now\n"
+     "    there[#there + 1] = ends and ARGV[i] or nil\n"
      "end\n"
-     "local back = redis.call('zrem', KEYS[2], unpack(ARGV, 2))\n"
-     "local receivers = 0\n"
+     "local back, receivers = #there, 0\n"
      "if back > 0 then\n"
-     "    local value = redis.call('incrby', KEYS[1], back)\n"
+     "    local value = free(KEYS[1], KEYS[2], there)\n"
      "    receivers = value > 0 and announce(ARGV[1], whole(value)) or 0\n"
      "end\n"
      "if not held then\n"
      "    return back > 0 and -2 or 0\n"
      "end\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     1193, "ca7ccd561c40fbc2eccbca11177cf30028e21718"},
+     1393, "380c0fe7386e3a29445cbb38a3742e21b3538c6c"},
     {"permits_renew", 0, 0, ""},
     {"plain_acquire", 0, 0, ""},
     {"plain_force",
@@ -22273,6 +22582,12 @@ static const struct snib__script_text snib__script_both[] = {
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
      "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
+     "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
@@ -22307,7 +22622,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    announce(ARGV[3], whole(value))\n"
      "end\n"
      "return what == init and 1 or value\n",
-     1598, "316fe1c02f0bd140cf4e6931ec01b0ff6f4878d5"},
+     1789, "32c87434d07c567d42fd9083c0ff12b0917020cd"},
     {"semaphore_force", 0, 0, ""},
     {"semaphore_info",
      "local function announce(channel, text)\n"
@@ -22321,6 +22636,12 @@ static const struct snib__script_text snib__script_both[] = {
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
      "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
+     "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
@@ -22333,7 +22654,7 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { text and value < 1 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     931, "6d6cd793547247a856f8b78c972b58dcbebc6813"},
+     1122, "5a489c74a23d445cec6ff6b94c6aa2366e94291a"},
     {"semaphore_release",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -22345,6 +22666,12 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function free(number, taken, ids)\n"
+     "    redis.call('zrem', taken, '')\n"
+     "    local value = redis.call('incrby', number, #ids)\n"
+     "    redis.call('zrem', taken, unpack(ids))\n"
+     "    return value\n"
      "end\n"
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
@@ -22362,7 +22689,7 @@ static const struct snib__script_text snib__script_both[] = {
      "value = redis.call('incrby', KEYS[1], ARGV[1])\n"
      "local receivers = value > 0 and announce(ARGV[2], whole(value)) or 0\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     1119, "cdc51900b9db399efdd7638767ce0b5f5314d86b"},
+     1310, "6227dff321256ea5a6e2e8d1aa1a2d345c8e5038"},
     {"spin_force", 0, 0, ""},
     {"spin_release", 0, 0, ""},
     {"write_acquire", 0, 0, ""},
@@ -24492,11 +24819,12 @@ const struct snib__route snib__cluster = {
  * through its cells.
  */
 
-/* A server or a proxy may have said it after the work was done.  All other errors are refusals: of
- * the command, or by a script that leaves nothing half done. */
-static bool snib__doubtful(int32_t error)
+/* A server or a proxy may have said it after the work was done; or a script did a part, and the user
+ * may not run the command that came next.  All other errors are refusals: of the command, or by a
+ * script that leaves nothing half done. */
+static bool snib__doubtful(int32_t error, const char *text)
 {
-    return error == SNIB_ESERVER;
+    return error == SNIB_ESERVER || (error == SNIB_EPERM && snib__conn_is_half(text));
 }
 
 static bool snib__sent_once(const struct snib__request *request)
@@ -26099,7 +26427,7 @@ static void gate_failed(struct snib__engine *e, struct snib__hold *hold, snib__t
 {
     struct snib__gate *gate = hold->gate;
     struct snib__op *op = hold->op;
-    bool unsure = snib__doubtful(error) || (hold->flags & SNIB__RESENT);
+    bool unsure = snib__doubtful(error, text) || (hold->flags & SNIB__RESENT);
     hold->flags &= (uint16_t)~SNIB__RESENT;
     if (op) {
         if (op->stage == SNIB__STAGE_QUEUED)
@@ -28985,7 +29313,8 @@ static void snib__node_answer(struct snib__engine *e, struct snib__link *link,
         node_answer_release(e, link, request, reply, n, error, text, now);
         break;
     case SNIB__REQ_TRANSFER:
-        snib__sole_answer_transfer(e, request->subject, request->sent_at, reply, n, error, now);
+        snib__sole_answer_transfer(e, request->subject, request->sent_at, reply, n, error, text,
+                                   now);
         break;
     case SNIB__REQ_RENEW:
         snib__watchdog_answer(e, request->subject, request->sent_at, reply, n, error, now);
@@ -30559,7 +30888,7 @@ static void snib__gate_answer_release(struct snib__engine *e, struct snib__hold 
             return;
         }
         if ((gate->kind->traits & SNIB__UNOWNED) &&
-            (snib__doubtful(error) || error == SNIB_EPERMITS)) {
+            (error == SNIB_ESERVER || error == SNIB_EPERMITS)) {
             /* it may have been carried out, and must not be carried out twice, or the number has no room for it */
             snib__gate_ref(gate);
             snib__gate_released(e, hold, error, now);
@@ -30568,7 +30897,7 @@ static void snib__gate_answer_release(struct snib__engine *e, struct snib__hold 
             return;
         }
         /* It may have been carried out, of several locks in part: that a repetition finds less is no loss. */
-        if (!hold->passed && (snib__doubtful(error) || gate->kind->kind == SNIB__MULTI))
+        if (!hold->passed && (snib__doubtful(error, text) || gate->kind->kind == SNIB__MULTI))
             hold->acquired_at = 0;
         snib__timer_set(e, SNIB__TIMER_HOLD, &hold->timer_at, now + RELEASE_RETRY);
         return;
@@ -32422,7 +32751,7 @@ static bool snib__sole_hand_over(struct snib__engine *e, struct snib__hold *hold
 
 static void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                                 const struct snib__value *reply, uint32_t n, int32_t error,
-                                snib__time now)
+                                const char *text, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     struct snib__hold *next = gate->waitq->incoming;
@@ -32438,7 +32767,7 @@ static void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold
         if (snib__gate_grant(e, next, verdict.token, sent_at, now))
             snib__sole_known(e, gate->waitq, now, now);
     } else {
-        if (snib__doubtful(error))
+        if (snib__doubtful(error, text))
             hold->flags |= SNIB__RESENT; /* this try may have worked */
         if (error && (hold->flags & SNIB__RESENT))
             next->flags |= SNIB__RESENT; /* this try may have worked, or an earlier one */
@@ -36186,6 +36515,16 @@ static int32_t snib__conn_classify(const char *text, uint32_t n)
         if (memmem(text, n, conn_errors[i].word, strlen(conn_errors[i].word)))
             return conn_errors[i].code;
     return SNIB_ESERVER;
+}
+
+static bool snib__conn_is_half(const char *text)
+{
+    static const char *const words[] = {"can't run this", "can't access", "can't publish",
+                                        "ACL failure"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strncmp(text, "NOPERM", 6) != 0 && strstr(text, words[i]))
+            return true;
+    return false;
 }
 
 static bool snib__conn_is_stranger(const char *text)

@@ -21,11 +21,12 @@
 #include "engine/ask.h"
 #include "engine/internal.h"
 
-/* A server or a proxy may have said it after the work was done.  All other errors are refusals: of
- * the command, or by a script that leaves nothing half done. */
-bool snib__doubtful(int32_t error)
+/* A server or a proxy may have said it after the work was done; or a script did a part, and the user
+ * may not run the command that came next.  All other errors are refusals: of the command, or by a
+ * script that leaves nothing half done. */
+bool snib__doubtful(int32_t error, const char *text)
 {
-    return error == SNIB_ESERVER;
+    return error == SNIB_ESERVER || (error == SNIB_EPERM && snib__conn_is_half(text));
 }
 
 bool snib__sent_once(const struct snib__request *request)

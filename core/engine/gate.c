@@ -502,7 +502,7 @@ static void gate_failed(struct snib__engine *e, struct snib__hold *hold, snib__t
 {
     struct snib__gate *gate = hold->gate;
     struct snib__op *op = hold->op;
-    bool unsure = snib__doubtful(error) || (hold->flags & SNIB__RESENT);
+    bool unsure = snib__doubtful(error, text) || (hold->flags & SNIB__RESENT);
     hold->flags &= (uint16_t)~SNIB__RESENT;
     if (op) {
         if (op->stage == SNIB__STAGE_QUEUED)

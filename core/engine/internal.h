@@ -306,7 +306,7 @@ bool snib__sole_may_hand_over(struct snib__engine *e, const struct snib__hold *h
 bool snib__sole_hand_over(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                                 const struct snib__value *reply, uint32_t n, int32_t error,
-                                snib__time now);
+                                const char *text, snib__time now);
 
 /* tenure.c */
 /* Let the head of the local queue go on under the hold's number; false: release or hand over by command. */
@@ -469,7 +469,8 @@ void snib__clock_answer(struct snib__engine *e, struct snib__node *node, snib__t
 bool snib__clock_doubts(const struct snib__engine *e, const struct snib__hold *hold);
 
 /* doubt.c */
-bool snib__doubtful(int32_t error); /* a refused request may still have been carried out */
+/* A request that was refused with this error and text may still have been carried out, or a part of it. */
+bool snib__doubtful(int32_t error, const char *text);
 bool snib__sent_once(const struct snib__request *request); /* for requests with a subject */
 
 /* outer.c */

@@ -579,7 +579,8 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
         node_answer_release(e, link, request, reply, n, error, text, now);
         break;
     case SNIB__REQ_TRANSFER:
-        snib__sole_answer_transfer(e, request->subject, request->sent_at, reply, n, error, now);
+        snib__sole_answer_transfer(e, request->subject, request->sent_at, reply, n, error, text,
+                                   now);
         break;
     case SNIB__REQ_RENEW:
         snib__watchdog_answer(e, request->subject, request->sent_at, reply, n, error, now);

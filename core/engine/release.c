@@ -296,7 +296,7 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
             return;
         }
         if ((gate->kind->traits & SNIB__UNOWNED) &&
-            (snib__doubtful(error) || error == SNIB_EPERMITS)) {
+            (error == SNIB_ESERVER || error == SNIB_EPERMITS)) {
             /* it may have been carried out, and must not be carried out twice, or the number has no room for it */
             snib__gate_ref(gate);
             snib__gate_released(e, hold, error, now);
@@ -305,7 +305,7 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
             return;
         }
         /* It may have been carried out, of several locks in part: that a repetition finds less is no loss. */
-        if (!hold->passed && (snib__doubtful(error) || gate->kind->kind == SNIB__MULTI))
+        if (!hold->passed && (snib__doubtful(error, text) || gate->kind->kind == SNIB__MULTI))
             hold->acquired_at = 0;
         snib__timer_set(e, SNIB__TIMER_HOLD, &hold->timer_at, now + RELEASE_RETRY);
         return;

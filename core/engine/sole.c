@@ -264,7 +264,7 @@ bool snib__sole_hand_over(struct snib__engine *e, struct snib__hold *hold, snib_
 
 void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                                 const struct snib__value *reply, uint32_t n, int32_t error,
-                                snib__time now)
+                                const char *text, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     struct snib__hold *next = gate->waitq->incoming;
@@ -280,7 +280,7 @@ void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold,
         if (snib__gate_grant(e, next, verdict.token, sent_at, now))
             snib__sole_known(e, gate->waitq, now, now);
     } else {
-        if (snib__doubtful(error))
+        if (snib__doubtful(error, text))
             hold->flags |= SNIB__RESENT; /* this try may have worked */
         if (error && (hold->flags & SNIB__RESENT))
             next->flags |= SNIB__RESENT; /* this try may have worked, or an earlier one */

@@ -198,7 +198,11 @@ local function grant(channel, mine)
             token = redis.call('get', KEYS[5])
         end
         redis.call('hset', KEYS[1], waiter, 1)
-        redis.call('pexpire', KEYS[1], FIRST)
+        -- Never leave a lock without a TTL, for whatever reason PEXPIRE is refused; the waiter keeps its place.
+        if redis.pcall('pexpire', KEYS[1], FIRST) ~= 1 then
+            redis.call('hdel', KEYS[1], waiter)
+            return
+        end
         local number = string.sub(waiter, 38)
         local heard = client(waiter) == mine and 1 or tell(channel .. ':' .. client(waiter),
             table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))

@@ -72,6 +72,33 @@ local function keep()
     end
 end
 
+-- A place at the tail.  Returns its score.
+local function join()
+    local tail = redis.call('lindex', KEYS[2], -1)
+    local score = tail and tonumber(redis.call('zscore', KEYS[3], tail) or now)
+    if tail and (not ours(tail) or chained(score)) then
+        score = math.max(math.floor(score), now) + PATIENCE + 0.5
+    else
+        score = now + PATIENCE
+    end
+    redis.call('hset', KEYS[4], client(owner), now)
+    redis.call(tail and 'hsetnx' or 'hset', KEYS[4], 'push', now)
+    redis.call('zadd', KEYS[3], string.format('%.1f', score), owner)
+    redis.call('rpush', KEYS[2], owner)
+    expire()
+    return score
+end
+
+-- One of these commands was refused: no key may be left without a TTL, and no place for which nobody waits.
+local function unjoin(refused)
+    redis.pcall('zrem', KEYS[3], owner)
+    redis.pcall('lrem', KEYS[2], 0, owner)
+    if redis.pcall('pttl', KEYS[4]) == -1 then
+        redis.pcall('del', KEYS[4])
+    end
+    return redis.error_reply(type(refused) == 'table' and refused.err or tostring(refused))
+end
+
 local left = redis.call('pttl', KEYS[1])
 if left ~= -2 and redis.call('hexists', KEYS[1], owner) == 1 then
     -- An earlier try worked, or a release has granted the lock; confirm it with the full lease.
@@ -126,18 +153,10 @@ if ARGV[3] == '1' then
     if queued then
         keep()
     else
-        local tail = redis.call('lindex', KEYS[2], -1)
-        local score = tail and tonumber(redis.call('zscore', KEYS[3], tail) or now)
-        if tail and (not ours(tail) or chained(score)) then
-            score = math.max(math.floor(score), now) + PATIENCE + 0.5
-        else
-            score = now + PATIENCE
+        local joined, score = pcall(join)
+        if not joined then
+            return unjoin(score)
         end
-        redis.call('hset', KEYS[4], client(owner), now)
-        redis.call(tail and 'hsetnx' or 'hset', KEYS[4], 'push', now)
-        redis.call('zadd', KEYS[3], string.format('%.1f', score), owner)
-        redis.call('rpush', KEYS[2], owner)
-        expire()
         queued = score
     end
     if ARGV[6] == '1' then

@@ -16,6 +16,10 @@ elseif refused then
 end
 local number, token = false, '0'
 if redis.call('exists', KEYS[1]) == 0 then
-    number, token = grant(ARGV[2], client(ARGV[1]))
+    -- The lock is released, whatever a grant is refused.
+    local granted, to, counted = pcall(grant, ARGV[2], client(ARGV[1]))
+    if granted then
+        number, token = to, counted
+    end
 end
 return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }

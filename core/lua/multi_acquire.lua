@@ -101,7 +101,10 @@ end)
 if blocked then
     return blocked
 end
-local refused = each(count) or each(take)
+local done, refused = pcall(each, count)
+if done and not refused then
+    done, refused = pcall(each, take)
+end
 if refused then
     each(function(kind, lock)
         redis.call('hdel', lock, field(kind))
@@ -109,6 +112,7 @@ if refused then
             redis.call('hdel', lock, 'mode')
         end
     end)
-    return redis.error_reply(type(refused) == 'table' and refused.err or 'ERR the lease was refused')
+    local text = type(refused) == 'table' and refused.err or not done and tostring(refused)
+    return redis.error_reply(text or 'ERR the lease was refused')
 end
 return nil

@@ -22,7 +22,7 @@ local function read(lock)
         end
     end
     if longest > 0 then
-        redis.call('pexpire', lock, longest)
+        redis.call('pexpire', lock, string.format('%d', longest)) -- see _counter.lua
     end
     return longest > 0
 end

@@ -19,8 +19,7 @@ local more = false
 repeat
     local over = redis.call('zrangebyscore', KEYS[2], '-inf', now, 'limit', 0, 1000)
     if #over > 0 then
-        redis.call('zrem', KEYS[2], unpack(over))
-        value = redis.call('incrby', KEYS[1], #over)
+        value = free(KEYS[1], KEYS[2], over)
         more = true
     end
 until #over < 1000
@@ -57,6 +56,7 @@ if mine then
     redis.call('zadd', KEYS[2], now, '')
     redis.call('zrem', KEYS[2], '')
 end
+local life = redis.call('pttl', KEYS[1])
 redis.call('zadd', KEYS[2], unpack(taken))
 if not mine then
     local left = redis.pcall('decrby', KEYS[1], n)
@@ -68,9 +68,13 @@ if not mine then
 end
 -- Both keys end together, or neither does: Redisson's addPermits() takes away the number's TTL alone.  A user who may not
 -- do the same here has the permits all the same.
-local life = redis.call('pttl', KEYS[1])
-if life > 0 then
-    redis.call('pexpire', KEYS[2], whole(life))
+local set = life > 0 and redis.pcall('pexpire', KEYS[2], whole(life))
+if type(set) == 'table' and not mine then
+    redis.call('zrem', KEYS[2], unpack(ARGV, 3))
+    redis.call('decrby', KEYS[1], -n)
+end
+if type(set) == 'table' then
+    return set
 elseif life == -1 and redis.call('pttl', KEYS[2]) > 0 then
     redis.pcall('persist', KEYS[2])
 end

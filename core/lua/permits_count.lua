@@ -21,8 +21,7 @@ local more = false
 repeat
     local over = redis.call('zrangebyscore', KEYS[2], '-inf', now, 'limit', 0, 1000)
     if #over > 0 then
-        redis.call('zrem', KEYS[2], unpack(over))
-        value = redis.call('incrby', KEYS[1], #over)
+        value = free(KEYS[1], KEYS[2], over)
         taken = taken - #over
         more = true
     end

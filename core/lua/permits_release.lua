@@ -5,15 +5,15 @@
 -- receivers of the message, or -1 if that was refused.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local held = true
+local held, there = true, {}
 for i = 2, #ARGV do
     local ends = redis.call('zscore', KEYS[2], ARGV[i])
     held = held and ends and tonumber(ends) > now
+    there[#there + 1] = ends and ARGV[i] or nil
 end
-local back = redis.call('zrem', KEYS[2], unpack(ARGV, 2))
-local receivers = 0
+local back, receivers = #there, 0
 if back > 0 then
-    local value = redis.call('incrby', KEYS[1], back)
+    local value = free(KEYS[1], KEYS[2], there)
     receivers = value > 0 and redis.pcall('publish', ARGV[1], whole(value)) or 0
 end
 if not held then

@@ -69,6 +69,16 @@ int32_t snib__conn_classify(const char *text, uint32_t n)
     return SNIB_ESERVER;
 }
 
+bool snib__conn_is_half(const char *text)
+{
+    static const char *const words[] = {"can't run this", "can't access", "can't publish",
+                                        "ACL failure"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strncmp(text, "NOPERM", 6) != 0 && strstr(text, words[i]))
+            return true;
+    return false;
+}
+
 bool snib__conn_is_stranger(const char *text)
 {
     return strncmp(text, "NOAUTH", 6) == 0;

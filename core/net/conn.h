@@ -156,4 +156,8 @@ int32_t snib__conn_classify(const char *text, uint32_t n);
 /* snib__conn_is_stranger - whether an error reply says that the connection is not logged in. */
 bool snib__conn_is_stranger(const char *text);
 
+/* snib__conn_is_half - whether an error reply says that a script, which was run, may not run one of its commands: it may
+ * have done what comes before that. */
+bool snib__conn_is_half(const char *text);
+
 #endif

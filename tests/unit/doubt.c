@@ -308,6 +308,43 @@ static void all_cells(void **state)
             cell(what, fate);
 }
 
+/* The user may not run one of a script's commands, and the script has done what comes before that: an attempt is undone,
+ * and a release that finds nothing the next time has not met a loss.  A command that may not be run at all did nothing. */
+static void refused_within_a_script(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *says;
+        bool half;
+    } refusals[] = {
+        {"-NOPERM User a has no permissions to run the 'evalsha' command\r\n", false},
+        {"-NOPERM No permissions to access a key\r\n", false},
+        {"-ERR The user executing the script can't run this command or subcommand script: 1\r\n",
+         true},
+        {"-ERR Error running script (call to f_1): @user_script:1: The user executing the script "
+         "can't access at least one of the keys\r\n",
+         true},
+        {"-ERR ACL failure in script: User a has no permissions to run the 'hset' command\r\n",
+         true},
+    };
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
+        for (int what = ACQUIRE; what <= RELEASE; what++) {
+            struct snib__engine *engine = begin();
+            struct subject about = prepare(engine, what);
+            struct snib__op *op = start(engine, what, about.hold);
+            answer_own(engine);
+            answer(engine, refusals[i].says);
+            assert_int_equal(op->code, SNIB_EPERM);
+            assert_int_equal(sent_again(engine),
+                             what == RELEASE || (what == ACQUIRE && refusals[i].half));
+            if (what == RELEASE) {
+                answer(engine, ":0\r\n");
+                assert_int_equal(engine->stats.lost_deleted, !refusals[i].half);
+            }
+            snib__engine_free(engine);
+        }
+}
+
 /* The connection ends with the request on its way, and another one is made at once: it is sent again, with its number, or
  * never again. */
 static void cut_and_connected_again(void **state)
@@ -687,6 +724,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_cells),
+        cmocka_unit_test(refused_within_a_script),
         cmocka_unit_test(counter_is_looked_at_again),
         cmocka_unit_test(cut_and_connected_again),
         cmocka_unit_test(renewals),

@@ -175,10 +175,24 @@ MUTANTS = [
         "        hold->deadline",
     ),
     Mutant(
+        "what a script has done before it was refused a command stays",
+        "engine/doubt.c",
+        "(error == SNIB_EPERM && snib__conn_is_half(text))",
+        "(error == SNIB_EPERM && !*text)",
+        "unit/doubt refused_within_a_script",
+    ),
+    Mutant(
+        "a command that may not be run at all is undone",
+        "net/conn.c",
+        'strncmp(text, "NOPERM", 6) != 0 && strstr',
+        "strstr",
+        "unit/doubt refused_within_a_script",
+    ),
+    Mutant(
         "after a lost reply an error means no",
         "engine/gate.c",
-        "bool unsure = snib__doubtful(error) || (hold->flags & SNIB__RESENT);",
-        "bool unsure = snib__doubtful(error);",
+        "bool unsure = snib__doubtful(error, text) || (hold->flags & SNIB__RESENT);",
+        "bool unsure = snib__doubtful(error, text);",
         "unit_links",
     ),
     Mutant(
@@ -515,8 +529,8 @@ MUTANTS = [
     Mutant(
         "what a refused release has released is lost when that is repeated",
         "engine/release.c",
-        "snib__doubtful(error) || gate->kind->kind == SNIB__MULTI)) hold->acquired_at = 0;",
-        "snib__doubtful(error) || gate->kind->kind == SNIB__MULTI)) (void)now;",
+        "snib__doubtful(error, text) || gate->kind->kind == SNIB__MULTI)) hold->acquired_at = 0;",
+        "snib__doubtful(error, text) || gate->kind->kind == SNIB__MULTI)) (void)now;",
         "unit_multi",
     ),
     Mutant(
