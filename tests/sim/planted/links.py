@@ -124,9 +124,9 @@ MUTANTS = [
     ),
     Mutant(
         "what has no owner is repeated after an error that may mean anything",
-        "engine/doubt.c",
-        "return error == SNIB_ESERVER;",
-        "return error == SNIB_EREADONLY;",
+        "engine/release.c",
+        "(error == SNIB_ESERVER || error == SNIB_EPERMITS)",
+        "(error == SNIB_EREADONLY || error == SNIB_EPERMITS)",
         "unit_doubt",
     ),
     Mutant(
