@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "ab4aab66bf96ce84"
+#define SNIB_BUILD_ID "31910d6379f0714c"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -17382,10 +17382,12 @@ static const struct snib__script_text {
      "end\n"
      "local function take(left)\n"
      "    local longer = left < tonumber(lease)\n"
-     "    redis.call('hset', KEYS[1], owner, 1)\n"
+     "    local added = redis.call('hset', KEYS[1], owner, 1)\n"
      "    local set = longer and redis.pcall('pexpire', KEYS[1], lease) or 1\n"
      "    if set ~= 1 then\n"
-     "        redis.call('hdel', KEYS[1], owner)\n"
+     "        if added == 1 then\n"
+     "            redis.call('hdel', KEYS[1], owner)\n"
+     "        end\n"
      "        return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "    end\n"
      "end\n"
@@ -17515,7 +17517,7 @@ static const struct snib__script_text {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     11015, "2a8cbc42515f18f7b57e46f5a641313626d07881"},
+     11072, "050592664b37e055ed0f6ec7ed96401fffa58b18"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -17967,14 +17969,16 @@ static const struct snib__script_text {
      "if tonumber(token) < 1 then\n"
      "    return redis.error_reply('ERR the counter of fencing tokens is below 1')\n"
      "end\n"
-     "redis.call('hset', KEYS[1], ARGV[1], 1)\n"
+     "local added = redis.call('hset', KEYS[1], ARGV[1], 1)\n"
      "local set = longer and redis.pcall('pexpire', KEYS[1], ARGV[2]) or 1\n"
      "if set ~= 1 then\n"
-     "    redis.call('hdel', KEYS[1], ARGV[1])\n"
+     "    if added == 1 then\n"
+     "        redis.call('hdel', KEYS[1], ARGV[1])\n"
+     "    end\n"
      "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "end\n"
      "return { token }\n",
-     740, "9f6dfbc3292368c8baa29f5e8797f6101621f199"},
+     789, "ee0bc4d53ae94a44b6e8b7acda6187006b7e3703"},
     {"fenced_transfer",
      "if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then\n"
      "    if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then\n"
@@ -18224,22 +18228,23 @@ static const struct snib__script_text {
      "    local token = redis.pcall('incr', counter)\n"
      "    return type(token) == 'table' and token or nil\n"
      "end\n"
-     "local function take(kind, lock, own)\n"
+     "local added = {} -- members that were not held before, by an earlier try or by the one of which this is a late copy\n"
+     "local function take(kind, lock, own, i)\n"
      "    local left = redis.call('pttl', lock)\n"
      "    if kind == 'r' then\n"
      "        local mode = redis.call('hget', lock, 'mode') or 'read'\n"
      "        if redis.call('pttl', own) < wanted then\n"
      "            redis.call('set', own, 1, 'px', lease)\n"
      "        end\n"
-     "        redis.call('hset', lock, 'mode', mode, owner, 1)\n"
+     "        added[i] = redis.call('hset', lock, 'mode', mode, owner, 1) > 0\n"
      "    elseif kind == 'w' then\n"
      "        if redis.call('hget', lock, 'mode') == 'read' and redis.call('hexists', lock, owner) == 0 then\n"
      "            redis.call('del', lock)\n"
      "            left = -2\n"
      "        end\n"
-     "        redis.call('hset', lock, 'mode', 'write', owner .. ':write', 1)\n"
+     "        added[i] = redis.call('hset', lock, 'mode', 'write', owner .. ':write', 1) > 0\n"
      "    else\n"
-     "        redis.call('hset', lock, owner, 1)\n"
+     "        added[i] = redis.call('hset', lock, owner, 1) > 0\n"
      "    end\n"
      "    local set = left < wanted and redis.pcall('pexpire', lock, lease) or 1\n"
      "    return set ~= 1 and set or nil\n"
@@ -18264,7 +18269,10 @@ static const struct snib__script_text {
      "    done, refused = pcall(each, take)\n"
      "end\n"
      "if refused then\n"
-     "    each(function(kind, lock)\n"
+     "    each(function(kind, lock, _, i)\n"
+     "        if not added[i] then\n"
+     "            return\n"
+     "        end\n"
      "        redis.call('hdel', lock, field(kind))\n"
      "        if redis.call('hlen', lock) == 1 then\n"
      "            redis.call('hdel', lock, 'mode')\n"
@@ -18274,7 +18282,7 @@ static const struct snib__script_text {
      "    return redis.error_reply(text or 'ERR the lease was refused')\n"
      "end\n"
      "return nil\n",
-     3546, "d44c3d855602d3abdfa15180624642342b9985c7"},
+     3776, "1ca169542eb7417e0dce7fe7fa98e1b964b89a8c"},
     {"multi_release",
      "local owner, kinds = ARGV[1], ARGV[2]\n"
      "local function read(lock)\n"
@@ -18390,14 +18398,16 @@ static const struct snib__script_text {
      "    return left\n"
      "end\n"
      "local longer = left < tonumber(ARGV[2])\n"
-     "redis.call('hset', KEYS[1], ARGV[1], 1)\n"
+     "local added = redis.call('hset', KEYS[1], ARGV[1], 1)\n"
      "local set = longer and redis.pcall('pexpire', KEYS[1], ARGV[2]) or 1\n"
      "if set ~= 1 then\n"
-     "    redis.call('hdel', KEYS[1], ARGV[1])\n"
+     "    if added == 1 then\n"
+     "        redis.call('hdel', KEYS[1], ARGV[1])\n"
+     "    end\n"
      "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "end\n"
      "return nil\n",
-     445, "bbd71a67fd834f8aad678182f6e2f97c94c69161"},
+     494, "d05129f38a49c738c97d9c5fbb8b4ed35b15d763"},
     {"mutex_force",
      "local fields = redis.call('hkeys', KEYS[1])\n"
      "if #fields == 0 then\n"
@@ -18480,13 +18490,15 @@ static const struct snib__script_text {
      "    local set = longer and pcall('pexpire', KEYS[i], lease) or 1\n"
      "    if set ~= 1 then\n"
      "        for taken = 1, i do\n"
-     "            call('hdel', KEYS[taken], owner)\n"
+     "            if (held[taken] or -2) == -2 then -- a late copy takes nothing away\n"
+     "                call('hdel', KEYS[taken], owner)\n"
+     "            end\n"
      "        end\n"
      "        return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "    end\n"
      "end\n"
      "return nil\n",
-     804, "1627919cd51c83f0b209bb7e07018b977206ae03"},
+     904, "fa2ee1c89da90e310b0ea88fcde1fd25e21fc817"},
     {"mutexes_release",
      "local pcall = redis.pcall\n"
      "local owner, released, sign, refused = ARGV[1], 0, 1, nil\n"
@@ -18854,14 +18866,16 @@ static const struct snib__script_text {
      "    return left\n"
      "end\n"
      "local longer = left < tonumber(ARGV[2]) -- a late copy shortens no extended lease: see mutex_acquire\n"
-     "redis.call('hset', KEYS[1], ARGV[1], 1)\n"
+     "local added = redis.call('hset', KEYS[1], ARGV[1], 1)\n"
      "local set = longer and redis.pcall('pexpire', KEYS[1], ARGV[2]) or 1\n"
      "if set ~= 1 then\n"
-     "    redis.call('hdel', KEYS[1], ARGV[1])\n"
+     "    if added == 1 then\n"
+     "        redis.call('hdel', KEYS[1], ARGV[1])\n"
+     "    end\n"
      "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "end\n"
      "return nil\n",
-     1057, "947913d911e11379aad4b6e1b46b63f5643c35c4"},
+     1106, "9bc9cbf178b2ce8256421c0c9c58f4a8046b201b"},
     {"read_acquire",
      "local left = redis.call('pttl', KEYS[1])\n"
      "local mode = left ~= -2 and redis.call('hget', KEYS[1], 'mode')\n"
@@ -18886,16 +18900,18 @@ static const struct snib__script_text {
      "if redis.call('pttl', KEYS[2]) < tonumber(ARGV[2]) then\n"
      "    redis.call('set', KEYS[2], 1, 'px', ARGV[2])\n"
      "end\n"
-     "redis.call('hset', KEYS[1], 'mode', mode or 'read', ARGV[1], 1)\n"
+     "local added = redis.call('hset', KEYS[1], 'mode', mode or 'read', ARGV[1], 1)\n"
      "if left < tonumber(ARGV[2]) then\n"
      "    local set = redis.pcall('pexpire', KEYS[1], ARGV[2])\n"
      "    if set ~= 1 then\n"
-     "        redis.call('hdel', KEYS[1], ARGV[1], left == -2 and 'mode' or ARGV[1])\n"
+     "        if added > 0 then\n"
+     "            redis.call('hdel', KEYS[1], ARGV[1], left == -2 and 'mode' or ARGV[1])\n"
+     "        end\n"
      "        return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "    end\n"
      "end\n"
      "return nil\n",
-     1134, "7714e94276b05a7f525a9c7d812cbc97f132f53b"},
+     1190, "3341f35a2a6b2efbd80c203d93dd43d7e5164c68"},
     {"read_force",
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
      "if mode == 'write' then\n"
@@ -19224,7 +19240,9 @@ static const struct snib__script_text {
      "if not mine or left < tonumber(ARGV[2]) then\n"
      "    local set = redis.pcall('pexpire', KEYS[1], ARGV[2])\n"
      "    if set ~= 1 then\n"
-     "        redis.call('hdel', KEYS[1], field, mine and field or 'mode')\n"
+     "        if not mine then\n"
+     "            redis.call('hdel', KEYS[1], field, 'mode')\n"
+     "        end\n"
      "        return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "    end\n"
      "end\n"
@@ -19232,7 +19250,7 @@ static const struct snib__script_text {
      "    redis.pcall('del', KEYS[2])\n"
      "end\n"
      "return token and { token } or nil\n",
-     2078, "f49b7e9d10b989e563f736069a5da92e3190a6f6"},
+     2101, "4ef36bb079ab6bb11b71f1dd8bf6a461e73db8d3"},
     {"write_force",
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
      "if mode == 'read' then\n"
@@ -19678,10 +19696,12 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "local function take(left)\n"
      "    local longer = left < tonumber(lease)\n"
-     "    redis.call('hset', KEYS[1], owner, 1)\n"
+     "    local added = redis.call('hset', KEYS[1], owner, 1)\n"
      "    local set = longer and redis.pcall('pexpire', KEYS[1], lease) or 1\n"
      "    if set ~= 1 then\n"
-     "        redis.call('hdel', KEYS[1], owner)\n"
+     "        if added == 1 then\n"
+     "            redis.call('hdel', KEYS[1], owner)\n"
+     "        end\n"
      "        return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "    end\n"
      "end\n"
@@ -19811,7 +19831,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     11023, "9d17feff65aa862e25caf831f5d0603413ba6045"},
+     11080, "73a436201b66d8eae1e748aa736677854a683095"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -21309,10 +21329,12 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local function take(left)\n"
      "    local longer = left < tonumber(lease)\n"
-     "    redis.call('hset', KEYS[1], owner, 1)\n"
+     "    local added = redis.call('hset', KEYS[1], owner, 1)\n"
      "    local set = longer and redis.pcall('pexpire', KEYS[1], lease) or 1\n"
      "    if set ~= 1 then\n"
-     "        redis.call('hdel', KEYS[1], owner)\n"
+     "        if added == 1 then\n"
+     "            redis.call('hdel', KEYS[1], owner)\n"
+     "        end\n"
      "        return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "    end\n"
      "end\n"
@@ -21442,7 +21464,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     11315, "3dc4231796665f2af9be815b26093c321aa73d4c"},
+     11372, "ce681f8384fecd3479a6fe3c77be0ed59748e142"},
     {"fair_force",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"

@@ -25,10 +25,12 @@ end
 -- left: the ms of the lock's lease.  An extended one is not shortened, see mutex_acquire.
 local function take(left)
     local longer = left < tonumber(lease)
-    redis.call('hset', KEYS[1], owner, 1)
+    local added = redis.call('hset', KEYS[1], owner, 1)
     local set = longer and redis.pcall('pexpire', KEYS[1], lease) or 1
     if set ~= 1 then
-        redis.call('hdel', KEYS[1], owner)
+        if added == 1 then
+            redis.call('hdel', KEYS[1], owner)
+        end
         return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')
     end
 end

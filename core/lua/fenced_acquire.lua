@@ -18,10 +18,12 @@ end
 if tonumber(token) < 1 then
     return redis.error_reply('ERR the counter of fencing tokens is below 1')
 end
-redis.call('hset', KEYS[1], ARGV[1], 1)
+local added = redis.call('hset', KEYS[1], ARGV[1], 1)
 local set = longer and redis.pcall('pexpire', KEYS[1], ARGV[2]) or 1
 if set ~= 1 then
-    redis.call('hdel', KEYS[1], ARGV[1])
+    if added == 1 then
+        redis.call('hdel', KEYS[1], ARGV[1])
+    end
     return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')
 end
 return { token }

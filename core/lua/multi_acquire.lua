@@ -64,22 +64,24 @@ local function count(kind, lock, counter)
     return type(token) == 'table' and token or nil
 end
 
-local function take(kind, lock, own)
+local added = {} -- members that were not held before, by an earlier try or by the one of which this is a late copy
+
+local function take(kind, lock, own, i)
     local left = redis.call('pttl', lock)
     if kind == 'r' then
         local mode = redis.call('hget', lock, 'mode') or 'read'
         if redis.call('pttl', own) < wanted then
             redis.call('set', own, 1, 'px', lease)
         end
-        redis.call('hset', lock, 'mode', mode, owner, 1)
+        added[i] = redis.call('hset', lock, 'mode', mode, owner, 1) > 0
     elseif kind == 'w' then
         if redis.call('hget', lock, 'mode') == 'read' and redis.call('hexists', lock, owner) == 0 then
             redis.call('del', lock)
             left = -2
         end
-        redis.call('hset', lock, 'mode', 'write', owner .. ':write', 1)
+        added[i] = redis.call('hset', lock, 'mode', 'write', owner .. ':write', 1) > 0
     else
-        redis.call('hset', lock, owner, 1)
+        added[i] = redis.call('hset', lock, owner, 1) > 0
     end
     local set = left < wanted and redis.pcall('pexpire', lock, lease) or 1
     return set ~= 1 and set or nil
@@ -106,7 +108,10 @@ if done and not refused then
     done, refused = pcall(each, take)
 end
 if refused then
-    each(function(kind, lock)
+    each(function(kind, lock, _, i)
+        if not added[i] then
+            return
+        end
         redis.call('hdel', lock, field(kind))
         if redis.call('hlen', lock) == 1 then
             redis.call('hdel', lock, 'mode')

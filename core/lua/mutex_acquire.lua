@@ -9,11 +9,13 @@ if left ~= -2 and redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
     return left
 end
 local longer = left < tonumber(ARGV[2])
-redis.call('hset', KEYS[1], ARGV[1], 1)
--- Never leave a lock without a TTL, for whatever reason PEXPIRE is refused.
+local added = redis.call('hset', KEYS[1], ARGV[1], 1)
+-- Never leave a lock without a TTL, for whatever reason PEXPIRE is refused.  A late copy takes nothing away.
 local set = longer and redis.pcall('pexpire', KEYS[1], ARGV[2]) or 1
 if set ~= 1 then
-    redis.call('hdel', KEYS[1], ARGV[1])
+    if added == 1 then
+        redis.call('hdel', KEYS[1], ARGV[1])
+    end
     return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')
 end
 return nil

@@ -21,7 +21,9 @@ for i = 1, #KEYS do
     local set = longer and pcall('pexpire', KEYS[i], lease) or 1
     if set ~= 1 then
         for taken = 1, i do
-            call('hdel', KEYS[taken], owner)
+            if (held[taken] or -2) == -2 then -- a late copy takes nothing away
+                call('hdel', KEYS[taken], owner)
+            end
         end
         return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')
     end

@@ -25,10 +25,12 @@ if left ~= -2 and redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
     return left
 end
 local longer = left < tonumber(ARGV[2]) -- a late copy shortens no extended lease: see mutex_acquire
-redis.call('hset', KEYS[1], ARGV[1], 1)
+local added = redis.call('hset', KEYS[1], ARGV[1], 1)
 local set = longer and redis.pcall('pexpire', KEYS[1], ARGV[2]) or 1
 if set ~= 1 then
-    redis.call('hdel', KEYS[1], ARGV[1])
+    if added == 1 then
+        redis.call('hdel', KEYS[1], ARGV[1])
+    end
     return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')
 end
 return nil

@@ -28,12 +28,14 @@ end
 if redis.call('pttl', KEYS[2]) < tonumber(ARGV[2]) then
     redis.call('set', KEYS[2], 1, 'px', ARGV[2])
 end
-redis.call('hset', KEYS[1], 'mode', mode or 'read', ARGV[1], 1)
+local added = redis.call('hset', KEYS[1], 'mode', mode or 'read', ARGV[1], 1)
 -- The lock lives as long as the longest of its holds; never leave it without a TTL.
 if left < tonumber(ARGV[2]) then
     local set = redis.pcall('pexpire', KEYS[1], ARGV[2])
     if set ~= 1 then
-        redis.call('hdel', KEYS[1], ARGV[1], left == -2 and 'mode' or ARGV[1])
+        if added > 0 then
+            redis.call('hdel', KEYS[1], ARGV[1], left == -2 and 'mode' or ARGV[1])
+        end
         return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')
     end
 end

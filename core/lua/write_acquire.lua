@@ -67,7 +67,9 @@ redis.call('hset', KEYS[1], 'mode', 'write', field, 1)
 if not mine or left < tonumber(ARGV[2]) then
     local set = redis.pcall('pexpire', KEYS[1], ARGV[2])
     if set ~= 1 then
-        redis.call('hdel', KEYS[1], field, mine and field or 'mode')
+        if not mine then
+            redis.call('hdel', KEYS[1], field, 'mode')
+        end
         return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')
     end
 end
