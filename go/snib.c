@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "31910d6379f0714c"
+#define SNIB_BUILD_ID "6dfb0a2bc0c0a0a7"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -13320,6 +13320,20 @@ static int sock_login_step(struct snib__sock *sock)
     return 1;
 }
 
+/* Whether the name service says that the name has no address; else it has failed itself. */
+static bool sock_is_unknown(int result)
+{
+#ifdef EAI_NODATA
+    if (result == EAI_NODATA)
+        return true;
+#endif
+#ifdef EAI_ADDRFAMILY
+    if (result == EAI_ADDRFAMILY)
+        return true;
+#endif
+    return result == EAI_NONAME;
+}
+
 static int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out_code, int *out_errno)
 {
     int step = 0;
@@ -13329,6 +13343,8 @@ static int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out
         if (sock->resolve->result != 0) {
             *out_errno = sock->resolve->short_of;
             *out_code = *out_errno ? SNIB_EUNREACHABLE : SNIB_ERESOLVE;
+            if (!*out_errno && !sock_is_unknown(sock->resolve->result))
+                *out_errno = EAGAIN;
             return -1;
         }
         sock_order(sock, now);
@@ -14337,11 +14353,14 @@ static void *snib__thread_main(void *argument)
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #ifdef SNIB_OPENSSL_LINKED
 #include <openssl/bio.h>
 #include <openssl/crypto.h>
 #include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <openssl/x509_vfy.h>
@@ -14350,6 +14369,7 @@ typedef struct ssl_st SSL;
 typedef struct ssl_ctx_st SSL_CTX;
 typedef struct ssl_method_st SSL_METHOD;
 typedef struct bio_st BIO;
+typedef struct evp_pkey_st EVP_PKEY;
 typedef struct bio_method_st BIO_METHOD;
 typedef struct x509_store_ctx_st X509_STORE_CTX;
 typedef struct x509_store_st X509_STORE;
@@ -14381,7 +14401,6 @@ enum {
     SNIB__SSL_NO_RENEGOTIATION = 1 << 30,
     SNIB__SSL_VERIFY_PEER = 1,
     SNIB__SSL_NO_PARTIAL_WILDCARDS = 4,
-    SNIB__SSL_PEM = 1,
     SNIB__SSL_WANT_READ = 2,
     SNIB__SSL_ZERO_RETURN = 6
 };
@@ -14397,6 +14416,11 @@ enum {
     X(int, BIO_meth_set_ctrl, (BIO_METHOD * method, long (*ctrl)(BIO *, int, long, void *)))       \
     X(int, BIO_get_new_index, (void))                                                              \
     X(BIO *, BIO_new, (const BIO_METHOD *method))                                                  \
+    X(BIO *, BIO_new_fp, (FILE * file, int close))                                                 \
+    X(int, BIO_free, (BIO * bio))                                                                  \
+    X(EVP_PKEY *, PEM_read_bio_PrivateKey,                                                         \
+      (BIO * bio, EVP_PKEY * *out, pem_password_cb * callback, void *user))                        \
+    X(void, EVP_PKEY_free, (EVP_PKEY * key))                                                       \
     X(void, BIO_set_data, (BIO * bio, void *data))                                                 \
     X(void *, BIO_get_data, (BIO * bio))                                                           \
     X(void, BIO_set_init, (BIO * bio, int init))                                                   \
@@ -14425,10 +14449,8 @@ enum {
     X(void, SSL_CTX_set1_cert_store, (SSL_CTX * context, X509_STORE * store))                      \
     X(int, SSL_CTX_load_verify_file, (SSL_CTX * context, const char *file))                        \
     X(int, SSL_CTX_use_certificate_chain_file, (SSL_CTX * context, const char *file))              \
-    X(int, SSL_CTX_use_PrivateKey_file, (SSL_CTX * context, const char *file, int type))           \
+    X(int, SSL_CTX_use_PrivateKey, (SSL_CTX * context, EVP_PKEY * key))                            \
     X(int, SSL_CTX_check_private_key, (const SSL_CTX *context))                                    \
-    X(void, SSL_CTX_set_default_passwd_cb, (SSL_CTX * context, pem_password_cb * callback))        \
-    X(void, SSL_CTX_set_default_passwd_cb_userdata, (SSL_CTX * context, void *user))               \
     X(SSL *, SSL_new, (SSL_CTX * context))                                                         \
     X(void, SSL_free, (SSL * ssl))                                                                 \
     X(long, SSL_ctrl, (SSL * ssl, int command, long n, void *data))                                \
@@ -14980,23 +15002,36 @@ static bool snib__tls_unread(struct snib__tls_failure *out, int outcome, const c
     return false;
 }
 
-/* OpenSSL does not say why a file cannot be read, so try to open it first.  out_folder NULL: it
- * must be a file. */
-static bool files_readable(const char *path, const char *what, int outcome, bool *out_folder,
-                           struct snib__tls_failure *failure)
+/* OpenSSL does not say why a file cannot be read, so it is opened here first.  Returns the descriptor, or -1 with
+ * *failure.  out_folder NULL: it must be a file. */
+static int files_open(const char *path, const char *what, int outcome, bool *out_folder,
+                      struct snib__tls_failure *failure)
 {
     char quoted[FILES_QUOTED];
     struct stat info = {0};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* does not block on a pipe */
-    if (fd < 0)
-        return snib__tls_unread(failure, outcome, what, path, errno);
+    if (fd < 0) {
+        snib__tls_unread(failure, outcome, what, path, errno);
+        return -1;
+    }
     bool known = fstat(fd, &info) == 0, folder = S_ISDIR(info.st_mode);
-    close(fd);
     if (out_folder)
         *out_folder = folder;
-    return (known && (S_ISREG(info.st_mode) || (folder && out_folder))) ||
-           snib__tls_fail(failure, outcome, "the %s %s is not a regular file", what,
-                          files_quote(quoted, path));
+    if (known && (S_ISREG(info.st_mode) || (folder && out_folder)))
+        return fd;
+    close(fd);
+    snib__tls_fail(failure, outcome, "the %s %s is not a regular file", what,
+                   files_quote(quoted, path));
+    return -1;
+}
+
+static bool files_readable(const char *path, const char *what, int outcome, bool *out_folder,
+                           struct snib__tls_failure *failure)
+{
+    int fd = files_open(path, what, outcome, out_folder, failure);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
 }
 
 static bool files_trust(SSL_CTX *context, const struct snib__tls_config *config,
@@ -15028,22 +15063,40 @@ static int files_password(char *out, int cap, int writing, void *user)
     return (int)n;
 }
 
+/* Not by its name: OpenSSL would open it without O_CLOEXEC, and a program that another thread starts meanwhile would have
+ * the open key.  False with the reason on the queue of OpenSSL, or in errno. */
+static bool files_use_key(const struct snib__openssl *o, SSL_CTX *context, int fd,
+                          struct files_password *password)
+{
+    FILE *file = fdopen(fd, "r");
+    BIO *bio = file ? o->BIO_new_fp(file, 1) : NULL;
+    EVP_PKEY *key = bio ? o->PEM_read_bio_PrivateKey(bio, NULL, files_password, password) : NULL;
+    bool used = key && o->SSL_CTX_use_PrivateKey(context, key) == 1;
+    const int os_error = errno;
+    o->EVP_PKEY_free(key);
+    if (bio)
+        o->BIO_free(bio);
+    else if (file)
+        fclose(file);
+    else
+        close(fd);
+    errno = os_error;
+    return used;
+}
+
 static bool files_key(const struct snib__openssl *o, SSL_CTX *context,
                       const struct snib__tls_config *config, struct snib__tls_failure *failure)
 {
     char quoted[FILES_QUOTED], other[FILES_QUOTED];
     const char *path = config->key_file ? config->key_file : config->cert_file;
     struct files_password password = {.text = config->key_password};
-    if (!files_readable(path, "key file", SNIB__TLS_KEY, NULL, failure))
+    int fd = files_open(path, "key file", SNIB__TLS_KEY, NULL, failure);
+    if (fd < 0)
         return false;
-    o->SSL_CTX_set_default_passwd_cb(context, files_password);
-    o->SSL_CTX_set_default_passwd_cb_userdata(context, &password);
     errno = 0;
-    bool good = o->SSL_CTX_use_PrivateKey_file(context, path, SNIB__SSL_PEM) == 1;
+    bool good = files_use_key(o, context, fd, &password);
     const bool fits = good && o->SSL_CTX_check_private_key(context) == 1;
     const int os_error = fits ? 0 : errno;
-    o->SSL_CTX_set_default_passwd_cb_userdata(context, NULL);
-    o->SSL_CTX_set_default_passwd_cb(context, NULL);
     if (snib__sys_short(os_error))
         return snib__tls_unread(failure, SNIB__TLS_KEY, "key file", path, os_error);
     files_quote(quoted, path);
@@ -16547,6 +16600,8 @@ static bool snib__durable_withholds(const struct snib__node *node, const struct 
 static snib__time snib__durable_since(struct snib__node *node);
 static void snib__durable_renamed(struct snib__node *node);
 static void snib__durable_succeed(struct snib__node *node, const struct snib__node *former);
+static void snib__durable_suppose(struct snib__node *node, const struct snib__node *former);
+static void snib__durable_known(struct snib__node *node);
 static void snib__durable_free(struct snib__node *node);
 static int snib__durable_encode(const struct snib__engine *e, struct snib__buf *out,
                          const struct snib__request *request);
@@ -16673,6 +16728,8 @@ static void snib__gate_end_op(struct snib__engine *e, struct snib__op *op, int32
 static bool snib__gate_joins(struct snib__engine *e, struct snib__op *op, snib__time now);
 static int32_t snib__gate_meets(struct snib__engine *e, struct snib__op *op, snib__time now);
 static bool snib__gate_reads_on(const struct snib__engine *e, const struct snib__hold *hold);
+/* The number of an attempt may be at a server that is not asked: it is remembered, and the next try has another one. */
+static void snib__gate_renumber(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 static bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t token,
                       snib__time sent_at, snib__time now);
 static void snib__gate_undo(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
@@ -24099,6 +24156,7 @@ struct snib__member { /* an address that is or was part of the cluster */
     uint32_t slots; /* slots it serves */
     uint32_t had;   /* ... before the map being read */
     bool told;      /* named in the map being read */
+    uint32_t given; /* a slot that a MOVED has given it, and 1, until a map has heard of it; or 0 */
     uint64_t epoch; /* of the map it sends next, and 1; 0: unknown */
     /* lost all its slots: requests it does not answer soon go to other nodes */
     bool deposed;
@@ -24894,6 +24952,7 @@ struct snib__durable {
     uint32_t need;          /* ... for this many replicas */
     int32_t replicas;       /* in step according to the master's last report; -1: it does not say */
     bool any;               /* there has been at least one, here or where it took over */
+    bool supposed;          /* it may have taken over from where there has been one */
     snib__time counted_at;  /* when it was asked */
     bool refused;           /* the server has no WAIT, or the user may not use it */
     bool told;              /* ... or has no replicas, and that is logged */
@@ -24996,15 +25055,16 @@ static uint32_t durable_need(struct snib__engine *e, struct snib__node *node)
 {
     const struct snib__durable *d = node->durable;
     int32_t asked = e->config.durability;
+    bool any = d->any || d->supposed;
     if (d->refused)
         return 0;
     if (d->replicas < 0 && asked < 0)
         durable_tell(e, node, "does not say how many replicas it has (INFO)");
-    else if (!d->any && d->replicas == 0)
+    else if (!any && d->replicas == 0)
         durable_tell(e, node, "has no replicas");
-    if (d->replicas < 0 || (d->any && asked > 0))
+    if (d->replicas < 0 || (any && asked > 0))
         return asked > 0 ? (uint32_t)asked : 0;
-    if (!d->any)
+    if (!any)
         return 0;
     uint32_t in_step = (uint32_t)d->replicas;
     return asked == SNIB_DURABILITY_ALL ? in_step : (in_step + 1) / 2;
@@ -25021,16 +25081,35 @@ static void durable_count(struct snib__durable *d, int32_t replicas, snib__time 
 static void snib__durable_renamed(struct snib__node *node)
 {
     if (node->durable) {
-        node->durable->any = node->durable->told = false;
+        node->durable->any = node->durable->supposed = node->durable->told = false;
         node->durable->replicas = -1;
     }
+}
+
+static bool durable_had(const struct snib__node *node)
+{
+    return node->durable && (node->durable->any || node->durable->supposed);
 }
 
 /* A node has all that another has served, whose replica it was. */
 static void snib__durable_succeed(struct snib__node *node, const struct snib__node *former)
 {
-    if (former->durable && former->durable->any && durable_of(node))
+    if (durable_had(former) && durable_of(node))
         node->durable->any = true;
+}
+
+/* A node has something that another has served, whose replica it may have been. */
+static void snib__durable_suppose(struct snib__node *node, const struct snib__node *former)
+{
+    if (durable_had(former) && durable_of(node))
+        node->durable->supposed = true;
+}
+
+/* It is known whether it was. */
+static void snib__durable_known(struct snib__node *node)
+{
+    if (node->durable)
+        node->durable->supposed = false;
 }
 
 /* ---- batches ---- */
@@ -25536,6 +25615,8 @@ static const char *snib__engine_why(int32_t code, int os_error)
 {
     if (code == SNIB_ERESOLVE && os_error == ETIMEDOUT)
         return "the lookup of the host name had no answer in time; check the name service";
+    if (code == SNIB_ERESOLVE && os_error)
+        return "the lookup of the host name failed; check the name service";
     return os_error ? strerror(os_error) : snib_code_text(code);
 }
 
@@ -26477,7 +26558,7 @@ static void gate_settle(struct snib__engine *e, struct snib__gate *gate, snib__t
 
 /* An earlier request for it has no reply.  This server has not carried that out, but one before it may have, and may be
  * back with its data: the number is released wherever it turns up, so the next try needs another one. */
-static void gate_renumber(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+static void snib__gate_renumber(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     const struct snib__lock_kind *kind = hold->gate->kind;
     if (kind->discipline == SNIB__QUEUED || kind->traits & (SNIB__UNOWNED | SNIB__NO_HOLD) ||
@@ -26506,7 +26587,7 @@ static void snib__gate_acquired(struct snib__engine *e, struct snib__hold *hold,
     if (!snib__gate_sole(gate))
         gate->trying--;
     if ((hold->flags & SNIB__RESENT) && !verdict->yes)
-        gate_renumber(e, hold, now);
+        snib__gate_renumber(e, hold, now);
     hold->flags &= (uint16_t)~SNIB__RESENT;
     if (gate->kind->discipline == SNIB__SHARED) {
         snib__share_answer(e, hold, sent_at, verdict, now);
@@ -28398,6 +28479,31 @@ static void snib__map_doubt(struct snib__cluster *c, const struct snib__node *no
             c->recent[i].until = 0;
 }
 
+/* It has got a slot. */
+static void map_serves(struct snib__member *member)
+{
+    member->node->idle = member->deposed = false;
+    member->named_at = 0;
+}
+
+/* A member has lost its last slot to an heir, which has been its replica, as far as anyone can tell. */
+static void map_bereave(struct snib__cluster *c, uint16_t i, uint16_t heir)
+{
+    snib__durable_succeed(c->member[heir].node, c->member[i].node);
+    if (i == 0) /* it stands for no server: what others had is known of the heirs now */
+        snib__durable_renamed(c->member[i].node);
+    else
+        c->member[i].deposed = true;
+}
+
+/* A member says that it has given a slot away: because it is a replica of the other now, or only that one slot?  The next
+ * map that has heard of it tells; until then the former is supposed, so that no grant is thought durable that is not. */
+static void map_suppose(struct snib__cluster *c, uint16_t slot, uint16_t from, uint16_t to)
+{
+    snib__durable_suppose(c->member[to].node, c->member[from].node);
+    c->member[to].given = slot + 1u;
+}
+
 static void snib__map_told(struct snib__engine *e, uint16_t slot, uint16_t member, snib__time now)
 {
     struct snib__cluster *c = e->map;
@@ -28408,7 +28514,11 @@ static void snib__map_told(struct snib__engine *e, uint16_t slot, uint16_t membe
         return;
     map_give(c, slot, member);
     struct snib__node *node = c->member[member].node;
-    node->idle = false;
+    map_serves(&c->member[member]);
+    if (c->member[before].slots == 0)
+        map_bereave(c, before, member);
+    else
+        map_suppose(c, slot, before, member);
     snib__slot_move(e, slot, node, &moved, now);
     snib__slot_moved(e, moved, now);
     /* A query in flight is redirected like this one: between nodes that redirect everything to each
@@ -28562,14 +28672,14 @@ static bool map_is_old(const struct snib__cluster *c, uint64_t epoch, snib__time
 static void map_depose(struct snib__cluster *c, uint32_t i, uint16_t heir)
 {
     struct snib__member *member = &c->member[i];
-    bool idle = !member->told && member->slots == 0 && i != 0;
-    member->node->idle = idle;
-    if (member->had > 0 && member->slots == 0 && i != 0) {
-        member->deposed = true;
-        snib__durable_succeed(c->member[heir].node, member->node);
-    } else if (member->slots > 0) {
-        member->deposed = false;
-        member->named_at = 0;
+    member->node->idle = !member->told && member->slots == 0 && i != 0;
+    if (member->had > 0 && member->slots == 0)
+        map_bereave(c, (uint16_t)i, heir);
+    else if (member->slots > 0)
+        map_serves(member);
+    if (member->given && c->draft[member->given - 1] == i) {
+        member->given = 0;
+        snib__durable_known(member->node);
     }
 }
 
@@ -28594,6 +28704,8 @@ static void map_apply(struct snib__engine *e, snib__time now)
         changed = true;
         touched[slot / 8] |= (uint8_t)(1u << slot % 8);
         heirs[c->owner[slot]] = to;
+        if (c->owner[slot] == 0)
+            snib__durable_succeed(c->member[to].node, c->member[0].node);
         map_give(c, (uint16_t)slot, to);
         snib__slot_move(e, (uint16_t)slot, c->member[to].node, &moved, now);
     }
@@ -32789,6 +32901,8 @@ static void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold
         if (snib__gate_grant(e, next, verdict.token, sent_at, now))
             snib__sole_known(e, gate->waitq, now, now);
     } else {
+        if (!error && (hold->flags & SNIB__RESENT))
+            snib__gate_renumber(e, next, now);
         if (snib__doubtful(error, text))
             hold->flags |= SNIB__RESENT; /* this try may have worked */
         if (error && (hold->flags & SNIB__RESENT))
@@ -36544,7 +36658,7 @@ static bool snib__conn_is_half(const char *text)
     static const char *const words[] = {"can't run this", "can't access", "can't publish",
                                         "ACL failure"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (strncmp(text, "NOPERM", 6) != 0 && strstr(text, words[i]))
+        if (strstr(text, words[i]))
             return true;
     return false;
 }
@@ -37073,7 +37187,8 @@ static int snib__fail_size(snib_error *err)
 {
     return snib__fail(
         err, SNIB_EINVAL, 0,
-        "out is NULL or has no size; assign sizeof *out to out->size before the call");
+        "out is NULL, or has no size that this library knows; assign sizeof *out, as the header "
+        "of the same version says it, to out->size before the call");
 }
 
 static int snib__fail_queue(snib_error *err)

@@ -268,6 +268,20 @@ static int sock_login_step(struct snib__sock *sock)
     return 1;
 }
 
+/* Whether the name service says that the name has no address; else it has failed itself. */
+static bool sock_is_unknown(int result)
+{
+#ifdef EAI_NODATA
+    if (result == EAI_NODATA)
+        return true;
+#endif
+#ifdef EAI_ADDRFAMILY
+    if (result == EAI_ADDRFAMILY)
+        return true;
+#endif
+    return result == EAI_NONAME;
+}
+
 int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out_code, int *out_errno)
 {
     int step = 0;
@@ -277,6 +291,8 @@ int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out_code, 
         if (sock->resolve->result != 0) {
             *out_errno = sock->resolve->short_of;
             *out_code = *out_errno ? SNIB_EUNREACHABLE : SNIB_ERESOLVE;
+            if (!*out_errno && !sock_is_unknown(sock->resolve->result))
+                *out_errno = EAGAIN;
             return -1;
         }
         sock_order(sock, now);

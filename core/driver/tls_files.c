@@ -71,23 +71,36 @@ bool snib__tls_unread(struct snib__tls_failure *out, int outcome, const char *wh
     return false;
 }
 
-/* OpenSSL does not say why a file cannot be read, so try to open it first.  out_folder NULL: it
- * must be a file. */
-static bool files_readable(const char *path, const char *what, int outcome, bool *out_folder,
-                           struct snib__tls_failure *failure)
+/* OpenSSL does not say why a file cannot be read, so it is opened here first.  Returns the descriptor, or -1 with
+ * *failure.  out_folder NULL: it must be a file. */
+static int files_open(const char *path, const char *what, int outcome, bool *out_folder,
+                      struct snib__tls_failure *failure)
 {
     char quoted[FILES_QUOTED];
     struct stat info = {0};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* does not block on a pipe */
-    if (fd < 0)
-        return snib__tls_unread(failure, outcome, what, path, errno);
+    if (fd < 0) {
+        snib__tls_unread(failure, outcome, what, path, errno);
+        return -1;
+    }
     bool known = fstat(fd, &info) == 0, folder = S_ISDIR(info.st_mode);
-    close(fd);
     if (out_folder)
         *out_folder = folder;
-    return (known && (S_ISREG(info.st_mode) || (folder && out_folder))) ||
-           snib__tls_fail(failure, outcome, "the %s %s is not a regular file", what,
-                          files_quote(quoted, path));
+    if (known && (S_ISREG(info.st_mode) || (folder && out_folder)))
+        return fd;
+    close(fd);
+    snib__tls_fail(failure, outcome, "the %s %s is not a regular file", what,
+                   files_quote(quoted, path));
+    return -1;
+}
+
+static bool files_readable(const char *path, const char *what, int outcome, bool *out_folder,
+                           struct snib__tls_failure *failure)
+{
+    int fd = files_open(path, what, outcome, out_folder, failure);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
 }
 
 static bool files_trust(SSL_CTX *context, const struct snib__tls_config *config,
@@ -119,22 +132,40 @@ static int files_password(char *out, int cap, int writing, void *user)
     return (int)n;
 }
 
+/* Not by its name: OpenSSL would open it without O_CLOEXEC, and a program that another thread starts meanwhile would have
+ * the open key.  False with the reason on the queue of OpenSSL, or in errno. */
+static bool files_use_key(const struct snib__openssl *o, SSL_CTX *context, int fd,
+                          struct files_password *password)
+{
+    FILE *file = fdopen(fd, "r");
+    BIO *bio = file ? o->BIO_new_fp(file, 1) : NULL;
+    EVP_PKEY *key = bio ? o->PEM_read_bio_PrivateKey(bio, NULL, files_password, password) : NULL;
+    bool used = key && o->SSL_CTX_use_PrivateKey(context, key) == 1;
+    const int os_error = errno;
+    o->EVP_PKEY_free(key);
+    if (bio)
+        o->BIO_free(bio);
+    else if (file)
+        fclose(file);
+    else
+        close(fd);
+    errno = os_error;
+    return used;
+}
+
 static bool files_key(const struct snib__openssl *o, SSL_CTX *context,
                       const struct snib__tls_config *config, struct snib__tls_failure *failure)
 {
     char quoted[FILES_QUOTED], other[FILES_QUOTED];
     const char *path = config->key_file ? config->key_file : config->cert_file;
     struct files_password password = {.text = config->key_password};
-    if (!files_readable(path, "key file", SNIB__TLS_KEY, NULL, failure))
+    int fd = files_open(path, "key file", SNIB__TLS_KEY, NULL, failure);
+    if (fd < 0)
         return false;
-    o->SSL_CTX_set_default_passwd_cb(context, files_password);
-    o->SSL_CTX_set_default_passwd_cb_userdata(context, &password);
     errno = 0;
-    bool good = o->SSL_CTX_use_PrivateKey_file(context, path, SNIB__SSL_PEM) == 1;
+    bool good = files_use_key(o, context, fd, &password);
     const bool fits = good && o->SSL_CTX_check_private_key(context) == 1;
     const int os_error = fits ? 0 : errno;
-    o->SSL_CTX_set_default_passwd_cb_userdata(context, NULL);
-    o->SSL_CTX_set_default_passwd_cb(context, NULL);
     if (snib__sys_short(os_error))
         return snib__tls_unread(failure, SNIB__TLS_KEY, "key file", path, os_error);
     files_quote(quoted, path);

@@ -13,11 +13,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #ifdef SNIB_OPENSSL_LINKED
 #include <openssl/bio.h>
 #include <openssl/crypto.h>
 #include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <openssl/x509_vfy.h>
@@ -26,6 +29,7 @@ typedef struct ssl_st SSL;
 typedef struct ssl_ctx_st SSL_CTX;
 typedef struct ssl_method_st SSL_METHOD;
 typedef struct bio_st BIO;
+typedef struct evp_pkey_st EVP_PKEY;
 typedef struct bio_method_st BIO_METHOD;
 typedef struct x509_store_ctx_st X509_STORE_CTX;
 typedef struct x509_store_st X509_STORE;
@@ -57,7 +61,6 @@ enum {
     SNIB__SSL_NO_RENEGOTIATION = 1 << 30,
     SNIB__SSL_VERIFY_PEER = 1,
     SNIB__SSL_NO_PARTIAL_WILDCARDS = 4,
-    SNIB__SSL_PEM = 1,
     SNIB__SSL_WANT_READ = 2,
     SNIB__SSL_ZERO_RETURN = 6
 };
@@ -73,6 +76,11 @@ enum {
     X(int, BIO_meth_set_ctrl, (BIO_METHOD * method, long (*ctrl)(BIO *, int, long, void *)))       \
     X(int, BIO_get_new_index, (void))                                                              \
     X(BIO *, BIO_new, (const BIO_METHOD *method))                                                  \
+    X(BIO *, BIO_new_fp, (FILE * file, int close))                                                 \
+    X(int, BIO_free, (BIO * bio))                                                                  \
+    X(EVP_PKEY *, PEM_read_bio_PrivateKey,                                                         \
+      (BIO * bio, EVP_PKEY * *out, pem_password_cb * callback, void *user))                        \
+    X(void, EVP_PKEY_free, (EVP_PKEY * key))                                                       \
     X(void, BIO_set_data, (BIO * bio, void *data))                                                 \
     X(void *, BIO_get_data, (BIO * bio))                                                           \
     X(void, BIO_set_init, (BIO * bio, int init))                                                   \
@@ -101,10 +109,8 @@ enum {
     X(void, SSL_CTX_set1_cert_store, (SSL_CTX * context, X509_STORE * store))                      \
     X(int, SSL_CTX_load_verify_file, (SSL_CTX * context, const char *file))                        \
     X(int, SSL_CTX_use_certificate_chain_file, (SSL_CTX * context, const char *file))              \
-    X(int, SSL_CTX_use_PrivateKey_file, (SSL_CTX * context, const char *file, int type))           \
+    X(int, SSL_CTX_use_PrivateKey, (SSL_CTX * context, EVP_PKEY * key))                            \
     X(int, SSL_CTX_check_private_key, (const SSL_CTX *context))                                    \
-    X(void, SSL_CTX_set_default_passwd_cb, (SSL_CTX * context, pem_password_cb * callback))        \
-    X(void, SSL_CTX_set_default_passwd_cb_userdata, (SSL_CTX * context, void *user))               \
     X(SSL *, SSL_new, (SSL_CTX * context))                                                         \
     X(void, SSL_free, (SSL * ssl))                                                                 \
     X(long, SSL_ctrl, (SSL * ssl, int command, long n, void *data))                                \

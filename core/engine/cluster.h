@@ -14,6 +14,7 @@ struct snib__member { /* an address that is or was part of the cluster */
     uint32_t slots; /* slots it serves */
     uint32_t had;   /* ... before the map being read */
     bool told;      /* named in the map being read */
+    uint32_t given; /* a slot that a MOVED has given it, and 1, until a map has heard of it; or 0 */
     uint64_t epoch; /* of the map it sends next, and 1; 0: unknown */
     /* lost all its slots: requests it does not answer soon go to other nodes */
     bool deposed;

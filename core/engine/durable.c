@@ -34,6 +34,7 @@ struct snib__durable {
     uint32_t need;          /* ... for this many replicas */
     int32_t replicas;       /* in step according to the master's last report; -1: it does not say */
     bool any;               /* there has been at least one, here or where it took over */
+    bool supposed;          /* it may have taken over from where there has been one */
     snib__time counted_at;  /* when it was asked */
     bool refused;           /* the server has no WAIT, or the user may not use it */
     bool told;              /* ... or has no replicas, and that is logged */
@@ -136,15 +137,16 @@ static uint32_t durable_need(struct snib__engine *e, struct snib__node *node)
 {
     const struct snib__durable *d = node->durable;
     int32_t asked = e->config.durability;
+    bool any = d->any || d->supposed;
     if (d->refused)
         return 0;
     if (d->replicas < 0 && asked < 0)
         durable_tell(e, node, "does not say how many replicas it has (INFO)");
-    else if (!d->any && d->replicas == 0)
+    else if (!any && d->replicas == 0)
         durable_tell(e, node, "has no replicas");
-    if (d->replicas < 0 || (d->any && asked > 0))
+    if (d->replicas < 0 || (any && asked > 0))
         return asked > 0 ? (uint32_t)asked : 0;
-    if (!d->any)
+    if (!any)
         return 0;
     uint32_t in_step = (uint32_t)d->replicas;
     return asked == SNIB_DURABILITY_ALL ? in_step : (in_step + 1) / 2;
@@ -161,16 +163,35 @@ static void durable_count(struct snib__durable *d, int32_t replicas, snib__time 
 void snib__durable_renamed(struct snib__node *node)
 {
     if (node->durable) {
-        node->durable->any = node->durable->told = false;
+        node->durable->any = node->durable->supposed = node->durable->told = false;
         node->durable->replicas = -1;
     }
+}
+
+static bool durable_had(const struct snib__node *node)
+{
+    return node->durable && (node->durable->any || node->durable->supposed);
 }
 
 /* A node has all that another has served, whose replica it was. */
 void snib__durable_succeed(struct snib__node *node, const struct snib__node *former)
 {
-    if (former->durable && former->durable->any && durable_of(node))
+    if (durable_had(former) && durable_of(node))
         node->durable->any = true;
+}
+
+/* A node has something that another has served, whose replica it may have been. */
+void snib__durable_suppose(struct snib__node *node, const struct snib__node *former)
+{
+    if (durable_had(former) && durable_of(node))
+        node->durable->supposed = true;
+}
+
+/* It is known whether it was. */
+void snib__durable_known(struct snib__node *node)
+{
+    if (node->durable)
+        node->durable->supposed = false;
 }
 
 /* ---- batches ---- */

@@ -104,6 +104,8 @@ const char *snib__engine_why(int32_t code, int os_error)
 {
     if (code == SNIB_ERESOLVE && os_error == ETIMEDOUT)
         return "the lookup of the host name had no answer in time; check the name service";
+    if (code == SNIB_ERESOLVE && os_error)
+        return "the lookup of the host name failed; check the name service";
     return os_error ? strerror(os_error) : snib_code_text(code);
 }
 

@@ -530,7 +530,7 @@ static void gate_settle(struct snib__engine *e, struct snib__gate *gate, snib__t
 
 /* An earlier request for it has no reply.  This server has not carried that out, but one before it may have, and may be
  * back with its data: the number is released wherever it turns up, so the next try needs another one. */
-static void gate_renumber(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+void snib__gate_renumber(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     const struct snib__lock_kind *kind = hold->gate->kind;
     if (kind->discipline == SNIB__QUEUED || kind->traits & (SNIB__UNOWNED | SNIB__NO_HOLD) ||
@@ -559,7 +559,7 @@ void snib__gate_acquired(struct snib__engine *e, struct snib__hold *hold, snib__
     if (!snib__gate_sole(gate))
         gate->trying--;
     if ((hold->flags & SNIB__RESENT) && !verdict->yes)
-        gate_renumber(e, hold, now);
+        snib__gate_renumber(e, hold, now);
     hold->flags &= (uint16_t)~SNIB__RESENT;
     if (gate->kind->discipline == SNIB__SHARED) {
         snib__share_answer(e, hold, sent_at, verdict, now);

@@ -154,6 +154,8 @@ bool snib__durable_withholds(const struct snib__node *node, const struct snib__h
 snib__time snib__durable_since(struct snib__node *node);
 void snib__durable_renamed(struct snib__node *node);
 void snib__durable_succeed(struct snib__node *node, const struct snib__node *former);
+void snib__durable_suppose(struct snib__node *node, const struct snib__node *former);
+void snib__durable_known(struct snib__node *node);
 void snib__durable_free(struct snib__node *node);
 int snib__durable_encode(const struct snib__engine *e, struct snib__buf *out,
                          const struct snib__request *request);
@@ -280,6 +282,8 @@ void snib__gate_end_op(struct snib__engine *e, struct snib__op *op, int32_t code
 bool snib__gate_joins(struct snib__engine *e, struct snib__op *op, snib__time now);
 int32_t snib__gate_meets(struct snib__engine *e, struct snib__op *op, snib__time now);
 bool snib__gate_reads_on(const struct snib__engine *e, const struct snib__hold *hold);
+/* The number of an attempt may be at a server that is not asked: it is remembered, and the next try has another one. */
+void snib__gate_renumber(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t token,
                       snib__time sent_at, snib__time now);
 void snib__gate_undo(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,

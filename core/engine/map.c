@@ -43,6 +43,31 @@ void snib__map_doubt(struct snib__cluster *c, const struct snib__node *node)
             c->recent[i].until = 0;
 }
 
+/* It has got a slot. */
+static void map_serves(struct snib__member *member)
+{
+    member->node->idle = member->deposed = false;
+    member->named_at = 0;
+}
+
+/* A member has lost its last slot to an heir, which has been its replica, as far as anyone can tell. */
+static void map_bereave(struct snib__cluster *c, uint16_t i, uint16_t heir)
+{
+    snib__durable_succeed(c->member[heir].node, c->member[i].node);
+    if (i == 0) /* it stands for no server: what others had is known of the heirs now */
+        snib__durable_renamed(c->member[i].node);
+    else
+        c->member[i].deposed = true;
+}
+
+/* A member says that it has given a slot away: because it is a replica of the other now, or only that one slot?  The next
+ * map that has heard of it tells; until then the former is supposed, so that no grant is thought durable that is not. */
+static void map_suppose(struct snib__cluster *c, uint16_t slot, uint16_t from, uint16_t to)
+{
+    snib__durable_suppose(c->member[to].node, c->member[from].node);
+    c->member[to].given = slot + 1u;
+}
+
 void snib__map_told(struct snib__engine *e, uint16_t slot, uint16_t member, snib__time now)
 {
     struct snib__cluster *c = e->map;
@@ -53,7 +78,11 @@ void snib__map_told(struct snib__engine *e, uint16_t slot, uint16_t member, snib
         return;
     map_give(c, slot, member);
     struct snib__node *node = c->member[member].node;
-    node->idle = false;
+    map_serves(&c->member[member]);
+    if (c->member[before].slots == 0)
+        map_bereave(c, before, member);
+    else
+        map_suppose(c, slot, before, member);
     snib__slot_move(e, slot, node, &moved, now);
     snib__slot_moved(e, moved, now);
     /* A query in flight is redirected like this one: between nodes that redirect everything to each
@@ -207,14 +236,14 @@ static bool map_is_old(const struct snib__cluster *c, uint64_t epoch, snib__time
 static void map_depose(struct snib__cluster *c, uint32_t i, uint16_t heir)
 {
     struct snib__member *member = &c->member[i];
-    bool idle = !member->told && member->slots == 0 && i != 0;
-    member->node->idle = idle;
-    if (member->had > 0 && member->slots == 0 && i != 0) {
-        member->deposed = true;
-        snib__durable_succeed(c->member[heir].node, member->node);
-    } else if (member->slots > 0) {
-        member->deposed = false;
-        member->named_at = 0;
+    member->node->idle = !member->told && member->slots == 0 && i != 0;
+    if (member->had > 0 && member->slots == 0)
+        map_bereave(c, (uint16_t)i, heir);
+    else if (member->slots > 0)
+        map_serves(member);
+    if (member->given && c->draft[member->given - 1] == i) {
+        member->given = 0;
+        snib__durable_known(member->node);
     }
 }
 
@@ -239,6 +268,8 @@ static void map_apply(struct snib__engine *e, snib__time now)
         changed = true;
         touched[slot / 8] |= (uint8_t)(1u << slot % 8);
         heirs[c->owner[slot]] = to;
+        if (c->owner[slot] == 0)
+            snib__durable_succeed(c->member[to].node, c->member[0].node);
         map_give(c, (uint16_t)slot, to);
         snib__slot_move(e, (uint16_t)slot, c->member[to].node, &moved, now);
     }

@@ -280,6 +280,8 @@ void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold,
         if (snib__gate_grant(e, next, verdict.token, sent_at, now))
             snib__sole_known(e, gate->waitq, now, now);
     } else {
+        if (!error && (hold->flags & SNIB__RESENT))
+            snib__gate_renumber(e, next, now);
         if (snib__doubtful(error, text))
             hold->flags |= SNIB__RESENT; /* this try may have worked */
         if (error && (hold->flags & SNIB__RESENT))

@@ -74,7 +74,7 @@ bool snib__conn_is_half(const char *text)
     static const char *const words[] = {"can't run this", "can't access", "can't publish",
                                         "ACL failure"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (strncmp(text, "NOPERM", 6) != 0 && strstr(text, words[i]))
+        if (strstr(text, words[i]))
             return true;
     return false;
 }

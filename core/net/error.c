@@ -38,7 +38,8 @@ int snib__fail_size(snib_error *err)
 {
     return snib__fail(
         err, SNIB_EINVAL, 0,
-        "out is NULL or has no size; assign sizeof *out to out->size before the call");
+        "out is NULL, or has no size that this library knows; assign sizeof *out, as the header "
+        "of the same version says it, to out->size before the call");
 }
 
 int snib__fail_queue(snib_error *err)

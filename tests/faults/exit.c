@@ -15,7 +15,7 @@
 
 void snib__forks_enter(void);
 
-enum { LEASE_MS = 60000, CHILD_S = 120, QUICK_MS = 15000, MANY = 25 };
+enum { LEASE_MS = 60000, CHILD_S = 120, HANG_S = 30, QUICK_MS = 15000, MANY = 25 };
 
 #define CHILD(condition)                                                                           \
     do {                                                                                           \
@@ -250,7 +250,7 @@ static void not_without_handlers(void **state)
     snib_hold *hold = must_acquire(must_lock(client, "parents"), 0);
     pid_t pid = _Fork();
     if (pid == 0) {
-        alarm(CHILD_S);
+        alarm(HANG_S);
         exit(0);
     }
     expect_status(pid, 0);
@@ -287,6 +287,7 @@ static void from_within_a_fork(void **state)
         pthread_t thread;
         snib_client *client = child_client(server);
         child_hold(child_lock(client, SNIB_MUTEX, "left"));
+        alarm(HANG_S);
         CHILD(sem_init(&forking, 0, 0) == 0 && signal(SIGUSR1, exit_by_signal) != SIG_ERR);
         CHILD(pthread_atfork(forking_begins, NULL, NULL) == 0); /* before Snib's handler */
         snib__forks_enter(); /* a call that must not be cut in two */

@@ -12,6 +12,7 @@
 #include "../support/support.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -38,6 +39,7 @@ static bool own_network;
 
 static const char *_Atomic names_addresses = ""; /* of every name, separated by blanks; "": none */
 static _Atomic bool names_hang;
+static _Atomic int names_result = EAI_NONAME; /* where there is no address */
 static _Atomic int names_asked, names_asking;
 
 struct answer {
@@ -76,7 +78,7 @@ int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints
     }
     if (n == 0) {
         free(answer);
-        return EAI_NONAME;
+        return names_result;
     }
     *out = answer->info;
     return 0;
@@ -233,6 +235,26 @@ static void name_that_is_gone(void **state)
     names_addresses = "127.0.0.1";
     AWAIT(snib_client_ping(client, -1, NULL) == SNIB_OK, 10000);
     snib_hold_free(hold);
+    snib_client_free(client);
+}
+
+/* The name service fails: another sentence than for a name that it does not know. */
+static void resolver_that_fails(void **state)
+{
+    (void)state;
+    snib_error error = {0};
+    names_addresses = "";
+    snib_client *client = open_name("fails.test");
+    EXPECT(snib_client_ping(client, -1, &error), SNIB_ERESOLVE);
+    assert_non_null(strstr(error.text, "the host name has no address; check the URL"));
+    names_result = EAI_AGAIN;
+    AWAIT(snib_client_ping(client, -1, &error) == SNIB_ERESOLVE &&
+              strstr(error.text, "the lookup of the host name failed; check the name service"),
+          10000);
+    assert_int_equal(error.os_error, EAGAIN);
+    names_addresses = "127.0.0.1";
+    AWAIT(snib_client_ping(client, -1, NULL) == SNIB_OK, 10000);
+    names_result = EAI_NONAME;
     snib_client_free(client);
 }
 
@@ -479,10 +501,15 @@ static int stop(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(swallowed),          cmocka_unit_test(one_of_two),
-        cmocka_unit_test(name_that_is_gone),  cmocka_unit_test(resolver_that_hangs),
-        cmocka_unit_test(server_that_moves),  cmocka_unit_test(black_hole),
-        cmocka_unit_test(half_open_limits),   cmocka_unit_test(server_that_stands_still),
+        cmocka_unit_test(swallowed),
+        cmocka_unit_test(one_of_two),
+        cmocka_unit_test(name_that_is_gone),
+        cmocka_unit_test(resolver_that_fails),
+        cmocka_unit_test(resolver_that_hangs),
+        cmocka_unit_test(server_that_moves),
+        cmocka_unit_test(black_hole),
+        cmocka_unit_test(half_open_limits),
+        cmocka_unit_test(server_that_stands_still),
         cmocka_unit_test(messages_that_stop),
     };
     return cmocka_run_group_tests(tests, start, stop);

@@ -114,6 +114,39 @@ static void what_waits_follows_its_slot(void **state)
     snib__engine_free(engine);
 }
 
+/* A slot comes back to a node that had lost all, by MOVED: it serves again, and its replies may take their time.  With the
+ * slot goes the last one of the other, which does not. */
+static void node_with_a_slot_again_has_its_time(void **state)
+{
+    (void)state;
+    char text[64];
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    held(engine, "bar");
+    snib__hold_drop(engine, held(engine, "{foo}1"), now);
+    serve(engine);
+    common_epoch++;
+    map_of(common, "a:0-16383");
+    pass(engine, now + 15 * SECOND);
+    assert_int_equal(served_by(engine, "foo"), 'a');
+    moved(text, "foo", 'b');
+    peers[0].says = text;
+    peers[0].times = 1;
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "foo"), 0);
+    pass(engine, now + 50 * SNIB__MS);
+    assert_true(op->done && op->code == SNIB_OK);
+    assert_int_equal(served_by(engine, "foo"), 'b');
+    const int connects = peers[1].connects;
+    peers[1].silent = true;
+    op = acquire(engine, gate(engine, SNIB_MUTEX, "{foo}2"), 0);
+    pass(engine, now + 400 * SNIB__MS);
+    assert_false(op->done);
+    peers[1].silent = false;
+    serve(engine);
+    assert_true(op->done && op->code == SNIB_OK);
+    assert_int_equal(peers[1].connects, connects);
+    snib__engine_free(engine);
+}
+
 /* A node accepts the connection and does not reply: after a moment the other nodes are asked for
  * the map, and this one is not. */
 static void silent_node_is_not_asked(void **state)
@@ -279,6 +312,7 @@ int main(void)
         cmocka_unit_test(deposed_node_that_is_asked_may_replicate),
         cmocka_unit_test(lane_outlives_the_first_of_a_deposed_node),
         cmocka_unit_test(what_waits_follows_its_slot),
+        cmocka_unit_test(node_with_a_slot_again_has_its_time),
         cmocka_unit_test(silent_node_is_not_asked),
         cmocka_unit_test(seed_is_left_without_a_warning),
         cmocka_unit_test(unasked_end_of_a_subscription_answers_nothing),

@@ -289,6 +289,39 @@ static void doubtful_hand_over(void **state)
     snib__engine_free(engine);
 }
 
+/* A hand-over whose reply was lost is repeated at a server that knows nothing of the giver: another one may have carried it out,
+ * and come back with its data.  So the next owner tries with another number, and the first is released wherever it turns up. */
+static void hand_over_at_another_server(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    struct snib__gate *mutex = gate(engine, SNIB_MUTEX, "m");
+    struct snib__op *first = acquire(engine, mutex, 0);
+    connect_link(engine);
+    answer_own(engine);
+    answer(engine, "$-1\r\n");
+    struct snib__hold *hold = acquired(engine, first);
+    struct snib__op *next = acquire(engine, mutex, 0);
+    uint64_t number = next->hold->number;
+    int32_t code;
+    struct snib__op *release = snib__engine_release(engine, hold, now, &code);
+    cut_link(engine); /* after the server has executed it */
+    await_connect(engine);
+    connect_link(engine);
+    answer_own(engine);
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_TRANSFER);
+    answer(engine, ":0\r\n");
+    assert_true(release->done && release->code == SNIB_OK);
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_ACQUIRE);
+    const struct snib__conn *conn = conn_of(engine);
+    assert_int_not_equal(conn->ring[conn->ring_head].number, number);
+    const struct snib__hold *own = next->hold;
+    assert_int_not_equal(own->number, number);
+    answer(engine, "$-1\r\n");
+    assert_true(next->done && next->code == SNIB_OK);
+    snib__engine_free(engine);
+}
+
 /* A proxy reports an error after the server has handed the lock over: the giver has released it,
  * and the next owner, which asks again, finds that it holds the lock; or no operation wants the
  * lock any more, and it is given back. */
@@ -708,6 +741,7 @@ int main(void)
         cmocka_unit_test(chain_ends_with_a_loss),
         cmocka_unit_test(chain_ends_with_its_hold),
         cmocka_unit_test(doubtful_hand_over),
+        cmocka_unit_test(hand_over_at_another_server),
         cmocka_unit_test(hand_over_with_an_error_after_it),
         cmocka_unit_test(reads_of_a_writer),
         cmocka_unit_test(fixed_during_a_renewal),

@@ -218,6 +218,49 @@ static void replica_that_takes_over_has_none(void **state)
     }
 }
 
+/* The same, learnt from the former master, which redirects a request: with the first slot that is moved, not the last one,
+ * the map not being asked yet, or not having heard of it.  If only that slot was moved, the new server is as it was. */
+static void replica_that_takes_over_by_hand(void **state)
+{
+    (void)state;
+    enum { TAKES_OVER, ONE_SLOT, UNHEARD, CASES };
+    for (int which = 0; which < CASES; which++) {
+        char text[64];
+        struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+        engine->config.durability = 1;
+        engine->config.durability_policy = SNIB_DURABILITY_REFUSE;
+        engine->config.durability_timeout = SECOND;
+        peers[2].alone = true;
+        held(engine, "bar");
+        snib__hold_drop(engine, held(engine, "{foo}1"), now);
+        serve(engine);
+        moved(text, "foo", 'c');
+        peers[1].says = text;
+        peers[1].times = 1;
+        struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "foo"), 0);
+        serve(engine);
+        pass(engine, now + 100 * SNIB__MS);
+        assert_int_equal(served_by(engine, "foo"), 'c');
+        pass(engine, now + 2 * SECOND);
+        assert_true(op->done);
+        assert_int_equal(op->code, SNIB_EREPLICAS);
+        if (which != UNHEARD) {
+            common_epoch++;
+            map_of(common, which == ONE_SLOT ? "a:0-8191 b:8192-12181 c:12182-12182 b:12183-16383"
+                                             : "a:0-8191 c:8192-16383");
+        }
+        pass(engine, now + 20 * SECOND);
+        op = acquire(engine, gate(engine, SNIB_MUTEX, which == UNHEARD ? "{foo}3" : "{foo}2"), 0);
+        pass(engine, now + 2 * SECOND);
+        assert_true(op->done);
+        if (which != UNHEARD) { /* then the maps say that the former master has it */
+            assert_int_equal(served_by(engine, "foo"), 'c');
+            assert_int_equal(op->code, which == ONE_SLOT ? SNIB_OK : SNIB_EREPLICAS);
+        }
+        snib__engine_free(engine);
+    }
+}
+
 /* What is known of a node's replicas is of the server at its address: the place of one that has left the cluster, taken by
  * another, says nothing. */
 static void new_node_never_had_a_replica(void **state)
@@ -392,6 +435,7 @@ int main(void)
         cmocka_unit_test(silence_is_noticed_while_waiting),
         cmocka_unit_test(silence_of_durable_link_is_noticed),
         cmocka_unit_test(replica_that_takes_over_has_none),
+        cmocka_unit_test(replica_that_takes_over_by_hand),
         cmocka_unit_test(new_node_never_had_a_replica),
         cmocka_unit_test(silence_of_messages_is_no_storm),
         cmocka_unit_test(patience_is_with_the_present_server),

@@ -4,6 +4,20 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "a replica that takes over by hand is thought never to have had one",
+        "engine/map.c",
+        "map_suppose(c, slot, before, member);",
+        "(void)0;",
+        "unit/outages replica_that_takes_over_by_hand",
+    ),
+    Mutant(
+        "a server that has got one slot is thought to have taken over",
+        "engine/map.c",
+        "snib__durable_known(member->node);",
+        "(void)0;",
+        "unit/outages replica_that_takes_over_by_hand",
+    ),
+    Mutant(
         "an earlier try that may have worked is forgotten when replicas cannot be reached",
         "engine/durable.c",
         "bool unsure = op->astray || (hold->flags",

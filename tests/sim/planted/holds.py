@@ -182,13 +182,6 @@ MUTANTS = [
         "unit/doubt refused_within_a_script",
     ),
     Mutant(
-        "a command that may not be run at all is undone",
-        "net/conn.c",
-        'strncmp(text, "NOPERM", 6) != 0 && strstr',
-        "strstr",
-        "unit/doubt refused_within_a_script",
-    ),
-    Mutant(
         "after a lost reply an error means no",
         "engine/gate.c",
         "bool unsure = snib__doubtful(error, text) || (hold->flags & SNIB__RESENT);",

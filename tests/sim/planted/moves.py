@@ -4,6 +4,20 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "a node that serves a slot again must answer at once",
+        "engine/map.c",
+        "member->node->idle = member->deposed = false;",
+        "member->node->idle = false;",
+        "unit/deposed node_with_a_slot_again_has_its_time",
+    ),
+    Mutant(
+        "a number that another server may have handed the lock to is used again",
+        "engine/sole.c",
+        "if (!error && (hold->flags & SNIB__RESENT))",
+        "if (error && (hold->flags & SNIB__LENT))",
+        "unit/engine hand_over_at_another_server",
+    ),
+    Mutant(
         "a name moves and nobody connects to its new node",
         "engine/move.c",
         "if (used && !snib__node_ready(node))",
@@ -504,7 +518,7 @@ MUTANTS = [
     Mutant(
         "a node of a cluster that takes over need not have replicas",
         "engine/map.c",
-        "snib__durable_succeed(c->member[heir].node, member->node);",
+        "snib__durable_succeed(c->member[heir].node, c->member[i].node);",
         "",
         "unit_outages replica_that_takes",
     ),

@@ -210,8 +210,8 @@ MUTANTS = [
     Mutant(
         "a node that MOVED brings back stays idle",
         "engine/map.c",
-        "node->idle = false;",
-        "",
+        "member->node->idle = member->deposed = false;",
+        "member->deposed = false;",
         "unit_redirects",
     ),
     Mutant(
