@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "6dfb0a2bc0c0a0a7"
+#define SNIB_BUILD_ID "24fc978a85d9d18e"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -28669,7 +28669,7 @@ static bool map_is_old(const struct snib__cluster *c, uint64_t epoch, snib__time
 }
 
 /* Update a member after a map that may leave it without slots; heir: who has them. */
-static void map_depose(struct snib__cluster *c, uint32_t i, uint16_t heir)
+static void map_depose(struct snib__cluster *c, uint32_t i, uint16_t heir, snib__time now)
 {
     struct snib__member *member = &c->member[i];
     member->node->idle = !member->told && member->slots == 0 && i != 0;
@@ -28677,7 +28677,8 @@ static void map_depose(struct snib__cluster *c, uint32_t i, uint16_t heir)
         map_bereave(c, (uint16_t)i, heir);
     else if (member->slots > 0)
         map_serves(member);
-    if (member->given && c->draft[member->given - 1] == i) {
+    uint16_t given = (uint16_t)(member->given - 1);
+    if (member->given && (c->draft[given] == i || !map_is_recent(c, given, now))) {
         member->given = 0;
         snib__durable_known(member->node);
     }
@@ -28689,6 +28690,8 @@ static void map_apply(struct snib__engine *e, snib__time now)
     struct snib__hold *moved = NULL;
     uint8_t touched[SNIB__SLOTS / 8] = {0};
     uint16_t heirs[SNIB__MEMBERS_MAX] = {0}; /* who has got the last of a member's slots */
+    /* how many a member keeps against this map, and the last one of them */
+    uint16_t kept[SNIB__MEMBERS_MAX] = {0}, last[SNIB__MEMBERS_MAX] = {0};
     bool changed = false;
     for (uint32_t i = 0; i < c->n; i++)
         c->member[i].had = c->member[i].slots;
@@ -28699,6 +28702,8 @@ static void map_apply(struct snib__engine *e, snib__time now)
         if (map_is_recent(c, (uint16_t)slot, now)) {
             c->wanted =
                 true; /* that node has not heard of it, nor of what else has happened then */
+            kept[c->owner[slot]]++;
+            last[c->owner[slot]] = (uint16_t)slot;
             continue;
         }
         changed = true;
@@ -28710,7 +28715,10 @@ static void map_apply(struct snib__engine *e, snib__time now)
         snib__slot_move(e, (uint16_t)slot, c->member[to].node, &moved, now);
     }
     for (uint32_t i = 0; i < c->n; i++)
-        map_depose(c, i, heirs[i]);
+        map_depose(c, i, heirs[i], now);
+    for (uint32_t i = 0; i < c->n; i++)
+        if (kept[i] > 0 && kept[i] == c->member[i].slots)
+            map_suppose(c, last[i], (uint16_t)i, c->draft[last[i]]);
     if (!changed)
         return;
     snib__slot_moved(e, moved, now);

@@ -52,6 +52,26 @@ static void check_replicas(const struct topo_process *process, struct topo_hold 
     }
 }
 
+/* A replica is wanted for each grant.  A server that never had one is excused, but not one that takes over from a server
+ * that had, however a client learns of that: in a cluster, where slots move and the server's own redirection may be the first
+ * word of it. */
+static void check_wanted(struct topo_process *process, const struct topo_hold *hold)
+{
+    const struct topo_name *name = &topo.names[hold->use.name];
+    int shard = name->shard, said = hold->hold->replicas;
+    /* if its slot is moved meanwhile, another shard may have granted it */
+    bool moved = name->came_at >= hold->submitted || name->apart_until >= hold->submitted;
+    if (topo.topology != SNIB__CLUSTER || topo.durability != 1 || moved ||
+        topo.durability_policy != SNIB_DURABILITY_REFUSE || hold->use.kind == SNIB__MULTI) {
+        return;
+    }
+    if (said == 0 && (process->replicated >> shard & 1) != 0) {
+        topo_fail("%u:%llu is granted on no replica, and its server had one", process->id,
+                  (unsigned long long)hold->number);
+    }
+    process->replicated |= (uint64_t)(said > 0) << shard;
+}
+
 /* A replica is promoted that was in step when every replica in step had a hold: it has it.  Later
  * extensions of the lease may be lost, so only holds are checked whose first lease has not
  * ended. */
@@ -151,6 +171,7 @@ void check_granted(struct topo_process *process, const struct topo_task *task,
     }
     check_token(process, hold);
     check_replicas(process, hold);
+    check_wanted(process, hold);
 }
 
 /* Its master has no replica in step: each WAIT takes as long as it may, and a single try may end behind those of others, or

@@ -108,7 +108,12 @@ static const char *answer(void *context, uint64_t connection, const model_text *
     if (server->sentinel) {
         return sentinel_answer((int)(server - topo.servers), argv, argc, out_n);
     }
-    if (is(argv[0], "wait") && argc == 3 && server->master < 0) {
+    if (is(argv[0], "wait") && argc == 3 && server->master >= 0) {
+        static const char refusal[] = "-ERR WAIT cannot be used with replica instances.\r\n";
+        *out_n = sizeof refusal - 1;
+        return refusal;
+    }
+    if (is(argv[0], "wait") && argc == 3) {
         net_wait((int)(server - topo.servers), connection, strtoull(argv[1].p, NULL, 10),
                  strtoull(argv[2].p, NULL, 10) * SNIB__MS);
         *out_n = sizeof NET_WAITS - 1;

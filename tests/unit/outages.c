@@ -261,6 +261,38 @@ static void replica_that_takes_over_by_hand(void **state)
     }
 }
 
+/* The same, learnt from a map that is not believed about one slot, of which a MOVED has said lately that the former master has
+ * it: so that one seems to serve still. */
+static void replica_that_takes_over_all_but_a_slot(void **state)
+{
+    (void)state;
+    char text[64];
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    engine->config.durability = 1;
+    engine->config.durability_policy = SNIB_DURABILITY_REFUSE;
+    engine->config.durability_timeout = SECOND;
+    peers[2].alone = true;
+    snib__hold_drop(engine, held(engine, "{foo}1"), now);
+    snib__hold_drop(engine, held(engine, "{bar}1"), now);
+    serve(engine);
+    moved(text, "bar", 'b');
+    peers[0].says = text;
+    peers[0].times = 1;
+    snib__hold_drop(engine, held(engine, "{bar}2"), now);
+    serve(engine);
+    assert_int_equal(served_by(engine, "bar"), 'b');
+    crash(engine, 'b');
+    common_epoch++;
+    map_of(common, "a:0-5060 c:5061-5061 a:5062-8191 c:8192-16383");
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "foo"), 0);
+    pass(engine, now + 2 * SECOND);
+    assert_int_equal(served_by(engine, "foo"), 'c');
+    assert_int_equal(served_by(engine, "bar"), 'b');
+    assert_true(op->done);
+    assert_int_equal(op->code, SNIB_EREPLICAS);
+    snib__engine_free(engine);
+}
+
 /* What is known of a node's replicas is of the server at its address: the place of one that has left the cluster, taken by
  * another, says nothing. */
 static void new_node_never_had_a_replica(void **state)
@@ -436,6 +468,7 @@ int main(void)
         cmocka_unit_test(silence_of_durable_link_is_noticed),
         cmocka_unit_test(replica_that_takes_over_has_none),
         cmocka_unit_test(replica_that_takes_over_by_hand),
+        cmocka_unit_test(replica_that_takes_over_all_but_a_slot),
         cmocka_unit_test(new_node_never_had_a_replica),
         cmocka_unit_test(silence_of_messages_is_no_storm),
         cmocka_unit_test(patience_is_with_the_present_server),

@@ -4,6 +4,13 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "a server that keeps a slot against the map has not been replaced",
+        "engine/map.c",
+        "if (kept[i] > 0 && kept[i] == c->member[i].slots)",
+        "if (kept[i] > c->member[i].slots)",
+        "unit/outages replica_that_takes_over_all_but_a_slot",
+    ),
+    Mutant(
         "a replica that takes over by hand is thought never to have had one",
         "engine/map.c",
         "map_suppose(c, slot, before, member);",
