@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+H = TypeVar("H", bound="Hold")
 
 _hold_release_submit = _core.hold_release_submit  # hot path
 
@@ -186,7 +187,7 @@ class Hold(BaseHold):
             if error is None:
                 raise self._named(failure)
 
-    async def __aenter__(self) -> Hold:
+    async def __aenter__(self: H) -> H:
         if self._stage == GIVEN_BACK:
             raise self._given_back()
         return self
