@@ -526,6 +526,10 @@ class AsyncTracedHolding(_Entered):
     def __await__(self) -> Generator[Any, None, AsyncTracedHold]:
         return self._get().__await__()
 
+    @property
+    def _asyncio_future_blocking(self) -> None:
+        getattr(self._holding, "_asyncio_future_blocking", None)  # see Holding in aio/_lock.py
+
     async def __aenter__(self) -> AsyncTracedHold:
         with self._traced._waiting():
             hold = await self._holding.__aenter__()

@@ -320,6 +320,14 @@ class Holding(_core.Droppable):
     def __await__(self) -> Generator[Any, None, Hold]:
         return self._own().__await__()
 
+    @property
+    def _asyncio_future_blocking(self) -> None:
+        """What asyncio asks of an object that it is to wait for; None: it is no future.
+
+        That is a use: wait_for() or gather() makes a task for it, which may be cancelled before its first step.
+        """
+        self._stage = GIVEN_BACK
+
     async def __aenter__(self) -> Hold:
         caller = self._lock._caller()  # several tasks may use this object, and none has another one's lock
         hold = await self._get(caller)  # the block's, not the program's: released if a signal's exception drops it
