@@ -58,6 +58,12 @@ class BaseNamed:
         return f"<{type(self).__module__}.{type(self).__name__} {self.name!r}>"
 
 
+def refuse_descriptor(function: object) -> None:
+    """By protect(): a property, a class method or a static method, whose own decorator goes outside."""
+    if not callable(function) or isinstance(function, staticmethod):
+        raise TypeError(f"protect() is for functions, not for a {type(function).__name__}")
+
+
 class BaseHoldable(BaseNamed, Generic[H]):
     """Anything that can be held: all locks, semaphores and permits."""
 

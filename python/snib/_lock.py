@@ -25,6 +25,7 @@ from ._base import (
     ReadKind,
     SpinKind,
     WriteKind,
+    refuse_descriptor,
 )
 from ._error import Error
 from ._hold import GIVEN_BACK, OWNED, BaseHold, LockInfo, State, make_info, unrepeatable
@@ -248,8 +249,7 @@ class Holdable(_core.Scope, Named, BaseHoldable[Hold]):
 
     def _protect(self, n: int, wait: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
         def protect(function: Callable[P, T]) -> Callable[P, T]:
-            if not callable(function):  # as a property or a class method, whose own decorator goes outside
-                raise TypeError(f"protect() is for functions, not for a {type(function).__name__}")
+            refuse_descriptor(function)
             for later in (
                 inspect.iscoroutinefunction,
                 inspect.isgeneratorfunction,

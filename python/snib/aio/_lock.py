@@ -25,6 +25,7 @@ from .._base import (
     ReadKind,
     SpinKind,
     WriteKind,
+    refuse_descriptor,
 )
 from .._codes import InvalidArgument
 from .._error import Error
@@ -437,6 +438,7 @@ class Holdable(Named, BaseHoldable[Hold]):
         self, n: int, wait: int
     ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, T]]]:
         def protect(function: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+            refuse_descriptor(function)
             if not inspect.iscoroutinefunction(function):
                 raise TypeError("a lock of snib.aio protects coroutine functions only")
 
