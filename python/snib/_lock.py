@@ -31,7 +31,7 @@ from ._error import Error
 from ._hold import GIVEN_BACK, OWNED, BaseHold, LockInfo, State, make_info, unrepeatable
 from ._identity import make_identity
 from ._kept import HERE, block_at
-from ._times import acquire_ms, lease_ms, wait_ms
+from ._times import acquire_ms, event_ms, lease_ms, wait_ms
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -90,7 +90,7 @@ def let_go(release: Callable[..., None], *arguments: object) -> None:
 
 
 class Loss:
-    """The loss of a hold; behaves like threading.Event."""
+    """The loss of a hold, which is asked for and waited for like a threading.Event."""
 
     __slots__ = ("_hold",)
 
@@ -102,10 +102,13 @@ class Loss:
         return self._hold.state is State.LOST
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the hold is lost (True), or released, or the timeout ends (False)."""
+        """Wait until the hold is lost (True), or released, or the timeout ends (False).
+
+        timeout  None: no limit; a negative one, even -1, is like 0, which only asks, as in threading.Event
+        """
         if self._hold._stage == GIVEN_BACK:
             return self.is_set()
-        return _core.hold_wait(self._hold._handle, wait_ms(timeout))
+        return _core.hold_wait(self._hold._handle, event_ms(timeout))
 
 
 class Hold(_core.HeldScope, BaseHold):
@@ -321,6 +324,8 @@ class AnyLock(Holdable):
     def acquire(self, blocking: bool = True, timeout: float | None = -1) -> bool:
         """Get the lock, waiting if necessary; False if it was not free in time.
 
+        timeout  -1 or None: no limit; any other negative time raises InvalidArgument, a ValueError
+
         This client holds it under this name until release(), or until the client is closed,
         whatever happens to this object.
         """
@@ -339,7 +344,7 @@ class AnyLock(Holdable):
     def hold(self, *, timeout: float | None = None) -> Hold:
         """Acquire and return the hold: `with lock.hold(timeout=2.0) as hold:`.
 
-        Raises Timeout after the timeout, or Busy if the timeout is 0 (one attempt).
+        Raises Timeout after the timeout, or Busy if the timeout is 0 (one attempt).  None and -1 mean no limit.
         """
         hold = self._hold(1, wait_ms(timeout))
         hold._stage = OWNED

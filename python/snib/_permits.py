@@ -10,7 +10,7 @@ from ._base import BasePermits, LatchKind, PermitsKind, SemaphoreKind
 from ._error import Error
 from ._hold import OWNED
 from ._lock import Hold, Holdable, Named, P, T, let_go
-from ._times import acquire_ms, wait_ms
+from ._times import permits_ms, wait_ms
 
 
 class _AnyPermits(Holdable, BasePermits[Hold]):
@@ -30,10 +30,12 @@ class _AnyPermits(Holdable, BasePermits[Hold]):
     ) -> bool:
         """Take n permits at once, waiting if necessary; False if they were not free in time.
 
+        timeout  None: no limit; a negative one, even -1, is like 0, as in threading.Semaphore
+
         This client holds them until release(), or until the client is closed, whatever happens to
         this object.
         """
-        return self._try_to_keep(_kinds.number(n), acquire_ms(blocking, timeout))
+        return self._try_to_keep(_kinds.number(n), permits_ms(blocking, timeout))
 
     def release(self, n: int | None = None) -> None:
         """Release what acquire() took, even through another object for the same permits.
@@ -58,7 +60,7 @@ class _AnyPermits(Holdable, BasePermits[Hold]):
     def hold(self, *, n: int = 1, timeout: float | None = None) -> Hold:
         """Take n permits as one hold: `with permits.hold(n=2, timeout=2.0) as hold:`.
 
-        Raises Timeout after the timeout, or Busy if the timeout is 0 (one attempt).
+        Raises Timeout after the timeout, or Busy if the timeout is 0 (one attempt).  None and -1 mean no limit.
         """
         hold = self._hold(_kinds.number(n), wait_ms(timeout))
         hold._stage = OWNED
@@ -146,7 +148,7 @@ class Latch(LatchKind, Named):
         return self._count(_kinds.GET)
 
     def wait(self, timeout: float | None = -1) -> bool:
-        """Wait until the count is 0; False after the timeout."""
+        """Wait until the count is 0; False after the timeout.  None and -1 mean no limit."""
         self._client._used()
         try:
             return _core.latch_wait(self._handle, wait_ms(timeout))

@@ -59,7 +59,7 @@ def task_owner(task: object) -> int:
 
 
 class Loss:
-    """The loss of a hold; behaves like asyncio.Event."""
+    """The loss of a hold, which is asked for and waited for like an asyncio.Event."""
 
     __slots__ = ("_hold",)
 
@@ -500,6 +500,8 @@ class AnyLock(Holdable):
     ) -> Coroutine[Any, Any, bool]:
         """Get the lock, waiting if necessary; False if it was not free in time.
 
+        timeout  -1 or None: no limit; any other negative time raises InvalidArgument, a ValueError
+
         This client holds it under this name until release(), or until the client is closed,
         whatever happens to this object.
         """
@@ -518,7 +520,7 @@ class AnyLock(Holdable):
     def hold(self, *, timeout: float | None = None) -> Holding:
         """Acquire: `async with lock.hold(timeout=2.0) as hold:` or `hold = await lock.hold()`.
 
-        Raises Timeout after the timeout, or Busy if the timeout is 0 (one attempt).
+        Raises Timeout after the timeout, or Busy if the timeout is 0 (one attempt).  None and -1 mean no limit.
         """
         return Holding(self, 1, wait_ms(timeout))
 

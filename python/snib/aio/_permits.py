@@ -9,7 +9,7 @@ from .. import _core, _kinds
 from .._base import BasePermits, LatchKind, PermitsKind, SemaphoreKind
 from .._error import Error
 from .._hold import make_info
-from .._times import acquire_ms, wait_ms
+from .._times import permits_ms, wait_ms
 from ._lock import Hold, Holdable, Holding, Named, P, T
 from ._loop import OK
 
@@ -32,10 +32,12 @@ class _AnyPermits(_Counted, Holdable, BasePermits[Hold]):
     ) -> Coroutine[Any, Any, bool]:
         """Take n permits at once, waiting if necessary; False if they were not free in time.
 
+        timeout  None: no limit; a negative one, even -1, is like 0, as in threading.Semaphore
+
         This client holds them until release(), or until the client is closed, whatever happens to
         this object.
         """
-        wait = acquire_ms(blocking, timeout)
+        wait = permits_ms(blocking, timeout)
         return self._try_to_keep(self._caller(), _kinds.number(n), wait)
 
     def release(self, n: int | None = None) -> Coroutine[Any, Any, None]:
@@ -61,7 +63,7 @@ class _AnyPermits(_Counted, Holdable, BasePermits[Hold]):
     def hold(self, *, n: int = 1, timeout: float | None = None) -> Holding:
         """Take n permits as one hold: `async with permits.hold(n=2, timeout=2.0) as hold:`.
 
-        Raises Timeout after the timeout, or Busy if the timeout is 0 (one attempt).
+        Raises Timeout after the timeout, or Busy if the timeout is 0 (one attempt).  None and -1 mean no limit.
         """
         return Holding(self, _kinds.number(n), wait_ms(timeout))
 
@@ -140,5 +142,5 @@ class Latch(LatchKind, _Counted):
         return await self._count(_kinds.GET)
 
     async def wait(self, timeout: float | None = -1) -> bool:
-        """Wait until the count is 0; False after the timeout."""
+        """Wait until the count is 0; False after the timeout.  None and -1 mean no limit."""
         return (await self._run(_core.latch_wait_submit, wait_ms(timeout)))[0] == OK
