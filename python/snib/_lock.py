@@ -185,7 +185,10 @@ class Named(BaseNamed):
             raise self._named(error)
 
     def info(self) -> LockInfo:
-        """Ask the server who holds the lock, and which process that is."""
+        """Ask the server who holds the lock, and which process that is.
+
+        Raises NotSupported for a lock over several: ask its members.
+        """
         info = self._ask()
         if not info.owner:
             return info
@@ -196,7 +199,10 @@ class Named(BaseNamed):
         return replace(info, identity=make_identity(lines, info.owner))
 
     def force_release(self) -> bool:
-        """Delete the lock, whoever holds it, and wake the waiters; False if it was free."""
+        """Delete the lock, whoever holds it, and wake the waiters; False if it was free.
+
+        Raises NotSupported for a lock over several: do it with its members.
+        """
         self._client._used()
         try:
             return _core.lock_force_release(self._handle)

@@ -57,7 +57,8 @@ class MultiKind(_Several[H, M]):
     lease     as for client.lock()
     max_hold  as for client.lock()
 
-    The hold is lost as soon as one member's is, and has no token.
+    The hold is lost as soon as one member's is, and has no token.  info() and force_release() raise
+    NotSupported: ask the members.
     """
 
     kind = "multi"
@@ -78,6 +79,8 @@ class QuorumKind(_Several[H, M]):
     lease       as for client.lock()
     max_hold    as for client.lock()
     quarantine  False: servers that may have lost their memory vote immediately
+
+    info() and force_release() raise NotSupported: ask the members.
     """
 
     kind = "quorum"

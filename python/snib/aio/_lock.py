@@ -375,7 +375,10 @@ class Named(BaseNamed):
         return make_info((await self._run(_core.lock_info_submit))[1])
 
     async def info(self) -> LockInfo:
-        """Ask the server who holds the lock, and which process that is."""
+        """Ask the server who holds the lock, and which process that is.
+
+        Raises NotSupported for a lock over several: ask its members.
+        """
         info = await self._ask()
         if not info.owner:
             return info
@@ -385,7 +388,10 @@ class Named(BaseNamed):
             return info
 
     async def force_release(self) -> bool:
-        """Delete the lock, whoever holds it, and wake the waiters; False if it was free."""
+        """Delete the lock, whoever holds it, and wake the waiters; False if it was free.
+
+        Raises NotSupported for a lock over several: do it with its members.
+        """
         return (await self._run(_core.lock_force_release_submit))[0] == OK
 
 
