@@ -106,9 +106,11 @@ class Loss:
 
         timeout  None: no limit; a negative one, even -1, is like 0, which only asks, as in threading.Event
         """
-        if self._hold._stage == GIVEN_BACK:
+        hold = self._hold
+        limit = hold._lock._given(event_ms, timeout)
+        if hold._stage == GIVEN_BACK:
             return self.is_set()
-        return _core.hold_wait(self._hold._handle, event_ms(timeout))
+        return hold._asked(_core.hold_wait, limit)
 
 
 class Hold(_core.HeldScope, BaseHold):
@@ -153,10 +155,7 @@ class Hold(_core.HeldScope, BaseHold):
         """
         if self._stage == GIVEN_BACK:
             self.check()
-        try:
-            _core.extend(self._handle, lease_ms(lease))
-        except Error as error:
-            raise self._named(error)
+        self._asked(_core.extend, self._lock._given(lease_ms, lease))
 
     def _leave(self, slot: list[Hold], failed: bool) -> None:
         """The steps of __exit__, see bindings/python_scope.c."""
@@ -335,7 +334,7 @@ class AnyLock(Holdable):
         This client holds it under this name until release(), or until the client is closed,
         whatever happens to this object.
         """
-        return self._try_to_keep(1, acquire_ms(blocking, timeout))
+        return self._try_to_keep(1, self._given(acquire_ms, blocking, timeout))
 
     def release(self) -> None:
         """Release what acquire() got, even through another object for the same lock.
@@ -352,7 +351,7 @@ class AnyLock(Holdable):
 
         Raises Timeout after the timeout, or Busy if the timeout is 0 (one attempt).  None and -1 mean no limit.
         """
-        hold = self._hold(1, wait_ms(timeout))
+        hold = self._hold(1, self._given(wait_ms, timeout))
         hold._stage = OWNED
         return hold
 
@@ -362,7 +361,7 @@ class AnyLock(Holdable):
         Like hold(), a call may raise Timeout or Busy, without running the function.  It raises Lost
         if the lock was lost meanwhile.
         """
-        return self._protect(1, wait_ms(timeout))
+        return self._protect(1, self._given(wait_ms, timeout))
 
     def locked(self) -> bool:
         """Ask the server whether the lock is held."""

@@ -149,7 +149,7 @@ def test_timeouts(lock) -> None:
     with pytest.raises(ValueError):
         lock.acquire(timeout=float("nan"))
     for timeout in [86401, 86400.0001, 1e100, threading.TIMEOUT_MAX + 1000, float("inf"), 10**400]:
-        with pytest.raises(OverflowError, match="^timeout must be at most 86400 seconds, not ") as caught:
+        with pytest.raises(OverflowError, match=": timeout must be at most 86400 seconds, not ") as caught:
             lock.acquire(timeout=timeout)
         assert isinstance(caught.value, snib.TimeoutOverflow) and isinstance(caught.value, snib.Error)
     assert lock.acquire(timeout=86400)

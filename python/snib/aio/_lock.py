@@ -77,7 +77,7 @@ class Loss:
             return self.is_set()
         loop = hold._lock._client._loop()
         if loop is not hold._loop:
-            raise InvalidArgument("the hold was acquired in another event loop")
+            raise hold._named(InvalidArgument("the hold was acquired in another event loop"))
         future = loop.new_future()
 
         def tell(lost: bool) -> None:
@@ -511,7 +511,7 @@ class AnyLock(Holdable):
         This client holds it under this name until release(), or until the client is closed,
         whatever happens to this object.
         """
-        return self._try_to_keep(self._caller(), 1, acquire_ms(blocking, timeout))
+        return self._try_to_keep(self._caller(), 1, self._given(acquire_ms, blocking, timeout))
 
     def release(self) -> Coroutine[Any, Any, None]:
         """Release what acquire() got, even through another object for the same lock.
@@ -528,7 +528,7 @@ class AnyLock(Holdable):
 
         Raises Timeout after the timeout, or Busy if the timeout is 0 (one attempt).  None and -1 mean no limit.
         """
-        return Holding(self, 1, wait_ms(timeout))
+        return Holding(self, 1, self._given(wait_ms, timeout))
 
     def protect(
         self, *, timeout: float | None = None
@@ -538,7 +538,7 @@ class AnyLock(Holdable):
         Like hold(), a call may raise Timeout or Busy, without running the function.  It is
         cancelled and raises Lost if the lock is lost meanwhile.
         """
-        return self._protect(1, wait_ms(timeout))
+        return self._protect(1, self._given(wait_ms, timeout))
 
     async def locked(self) -> bool:
         """Ask the server whether the lock is held."""
