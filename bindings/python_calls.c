@@ -138,11 +138,11 @@ static PyObject *call_set_errors(PyObject *module, PyObject *factory)
 /* ---- Login ----------------------------------------------------------------------------------- */
 
 /* A text of a login into cap bytes; -1 with an exception, which never shows it. */
-static int login_text(PyObject *object, char *out, size_t cap)
+static int login_text(PyObject *object, const char *what, char *out, size_t cap)
 {
     const char *text;
 
-    if (snib__py_text_nul(object, SNIB_EINVAL, &text))
+    if (snib__py_text_nul(object, what, SNIB_EINVAL, &text))
         return -1;
     if (text && strlen(text) >= cap) {
         snib__py_raise(SNIB_EINVAL, "the user name or password is too long", 0);
@@ -169,7 +169,7 @@ static PyObject *call_client_login(PyObject *module, PyObject *const *args, Py_s
     if (number == (uint64_t)-1 && PyErr_Occurred())
         return NULL;
     valid_ms = PyLong_AsLongLong(args[4]);
-    if (PyErr_Occurred() || snib__py_text_nul(args[5], SNIB_EINVAL, &why))
+    if (PyErr_Occurred() || snib__py_text_nul(args[5], "why", SNIB_EINVAL, &why))
         return NULL;
     answer = calloc(1, sizeof *answer);
     if (!answer)
@@ -178,8 +178,8 @@ static PyObject *call_client_login(PyObject *module, PyObject *const *args, Py_s
     answer->valid_ms = valid_ms;
     if (why)
         snprintf(answer->why, sizeof answer->why, "%s", *why ? why : "no reason was given");
-    if (!login_text(args[2], answer->username, sizeof answer->username) &&
-        !login_text(args[3], answer->password, sizeof answer->password)) {
+    if (!login_text(args[2], "username", answer->username, sizeof answer->username) &&
+        !login_text(args[3], "password", answer->password, sizeof answer->password)) {
         rc = snib_client_login(snib__py_client_get(args[0]), number, answer, &err);
         if (rc != SNIB_OK)
             snib__py_raise_error(&err);
@@ -566,7 +566,7 @@ static PyObject *call_client_list(PyObject *module, PyObject *const *args, Py_ss
 
     (void)module;
     if (snib__py_check_count(count, 3) ||
-        snib__py_text(args[1], SNIB_EINVAL, &pattern, &pattern_len))
+        snib__py_text(args[1], "pattern", SNIB_EINVAL, &pattern, &pattern_len))
         return NULL;
     cursor = PyLong_AsUnsignedLongLong(args[2]);
     if (PyErr_Occurred())
@@ -586,7 +586,8 @@ static PyObject *call_client_describe(PyObject *module, PyObject *const *args, P
     int rc;
 
     (void)module;
-    if (snib__py_check_count(count, 2) || snib__py_text(args[1], SNIB_ENAME, &name, &name_len))
+    if (snib__py_check_count(count, 2) ||
+        snib__py_text(args[1], "name", SNIB_ENAME, &name, &name_len))
         return NULL;
     rc = snib_client_describe_submit(snib__py_client_get(args[0]), name, name_len, NULL, 0, &op,
                                      &err);
@@ -603,7 +604,8 @@ static PyObject *call_client_identity(PyObject *module, PyObject *const *args, P
     int rc;
 
     (void)module;
-    if (snib__py_check_count(count, 2) || snib__py_text(args[1], SNIB_EINVAL, &owner, &owner_len))
+    if (snib__py_check_count(count, 2) ||
+        snib__py_text(args[1], "owner", SNIB_EINVAL, &owner, &owner_len))
         return NULL;
     rc = snib_client_identity_submit(snib__py_client_get(args[0]), owner, owner_len, NULL, 0, &op,
                                      &err);
@@ -617,7 +619,7 @@ static PyObject *call_client_set_label(PyObject *module, PyObject *const *args, 
     snib_error err;
 
     (void)module;
-    if (snib__py_check_count(count, 2) || snib__py_text_nul(args[1], SNIB_EINVAL, &label))
+    if (snib__py_check_count(count, 2) || snib__py_text_nul(args[1], "label", SNIB_EINVAL, &label))
         return NULL;
     if (snib_client_set_label(snib__py_client_get(args[0]), label, &err) != SNIB_OK)
         return snib__py_raise_error(&err);
@@ -712,7 +714,7 @@ static PyObject *call_debug_here(PyObject *module, PyObject *const *args, Py_ssi
     actor = PyLong_AsUnsignedLongLong(args[1]);
     if (actor == (uint64_t)-1 && PyErr_Occurred())
         return NULL;
-    if (snib__py_text_nul(args[0], SNIB_EINVAL, &place))
+    if (snib__py_text_nul(args[0], "place", SNIB_EINVAL, &place))
         return NULL;
     snib_debug_here(place, actor);
     Py_RETURN_NONE;

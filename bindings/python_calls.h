@@ -41,11 +41,12 @@ snib_op *snib__py_op_get(PyObject *object);
 void snib__py_raise(int32_t code, const char *text, int32_t os_error);
 
 /* The UTF-8 of a str.  Returns -1 with TypeError for another type, or with the exception of `code`
- * for text that has no UTF-8 (lone surrogates). */
-int snib__py_text(PyObject *object, int32_t code, const char **out_text, size_t *out_len);
+ * for text that has no UTF-8 (lone surrogates); `what` is the parameter, as they name it. */
+int snib__py_text(PyObject *object, const char *what, int32_t code, const char **out_text,
+                  size_t *out_len);
 
 /* The same for what C takes up to a NUL; None gives NULL. */
-int snib__py_text_nul(PyObject *object, int32_t code, const char **out_text);
+int snib__py_text_nul(PyObject *object, const char *what, int32_t code, const char **out_text);
 
 /* A client's options: a tuple of numbers and of texts or None, in the order of core/api/options.def. */
 int snib__py_client_options(PyObject *values, snib_client_options *out);

@@ -1,4 +1,4 @@
-/* python_scope.c - what a `with` statement calls of a lock or a hold, in C.
+/* python_scope.c - what a `with` statement calls of a lock, a hold, a client or a fence, in C.
  *
  * A signal's handler runs between two steps of Python code, the first one of __exit__ included, and may raise there.
  * Here it cannot: what was acquired is given back, then its exception goes on.  The steps are in Python, and each can

@@ -1,6 +1,7 @@
 /* python_values.c - values that cross the border of snib._core: handles as capsules, text, options. */
 #include "python_calls.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- Handles --------------------------------------------------------------------------------- */
@@ -109,22 +110,39 @@ PyObject *snib__py_str(const char *text)
     return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 }
 
-int snib__py_text(PyObject *object, int32_t code, const char **out_text, size_t *out_len)
+static int not_a_str(PyObject *object, const char *what)
+{
+    PyObject *kind = PyObject_GetAttrString((PyObject *)Py_TYPE(object), "__name__");
+
+    if (kind)
+        PyErr_Format(PyExc_TypeError, "%s must be a str, not %S", what, kind);
+    Py_XDECREF(kind);
+    return -1;
+}
+
+static int not_a_text(const char *what, const char *why, int32_t code)
+{
+    char sentence[128];
+
+    snprintf(sentence, sizeof sentence, "the %s has %s", what, why);
+    snib__py_raise(code, sentence, 0);
+    return -1;
+}
+
+int snib__py_text(PyObject *object, const char *what, int32_t code, const char **out_text,
+                  size_t *out_len)
 {
     Py_ssize_t len;
     const char *text;
 
-    if (!PyUnicode_Check(object)) {
-        PyErr_SetString(PyExc_TypeError, "expected a str");
-        return -1;
-    }
+    if (!PyUnicode_Check(object))
+        return not_a_str(object, what);
     text = PyUnicode_AsUTF8AndSize(object, &len);
     if (!text) {
-        if (PyErr_ExceptionMatches(PyExc_UnicodeError)) {
-            PyErr_Clear();
-            snib__py_raise(code, "the text has lone surrogates, which UTF-8 cannot express", 0);
-        }
-        return -1;
+        if (!PyErr_ExceptionMatches(PyExc_UnicodeError))
+            return -1;
+        PyErr_Clear();
+        return not_a_text(what, "lone surrogates, which UTF-8 cannot express", code);
     }
     *out_text = text;
     *out_len = (size_t)len;
@@ -141,20 +159,16 @@ int snib__py_permits(PyObject *object, uint32_t *out_count)
     return 0;
 }
 
-int snib__py_text_nul(PyObject *object, int32_t code, const char **out_text)
+int snib__py_text_nul(PyObject *object, const char *what, int32_t code, const char **out_text)
 {
     size_t len;
 
     *out_text = NULL;
     if (object == Py_None)
         return 0;
-    if (snib__py_text(object, code, out_text, &len))
+    if (snib__py_text(object, what, code, out_text, &len))
         return -1;
-    if (strlen(*out_text) != len) {
-        snib__py_raise(code, "the text has a NUL character", 0);
-        return -1;
-    }
-    return 0;
+    return strlen(*out_text) == len ? 0 : not_a_text(what, "a NUL character", code);
 }
 
 /* ---- Options --------------------------------------------------------------------------------- */
@@ -181,7 +195,7 @@ int snib__py_client_options(PyObject *values, snib_client_options *out)
      (out->field = (type)number, 0))
 #define TEXT_OF(field)                                                                             \
     (!(value = PyTuple_GetItem(values, at++)) ||                                                   \
-     snib__py_text_nul(value, SNIB_EOPTION, &out->field))
+     snib__py_text_nul(value, #field, SNIB_EOPTION, &out->field))
 #define DURATION_OF(field) NUMBER(field, int64_t)
 #define COUNT_OF(field) NUMBER(field, int32_t)
 #define CHOICE_OF(field) NUMBER(field, int32_t)

@@ -100,19 +100,19 @@ static snib_lock_options snib__py_options(int64_t lease_ms, int64_t max_hold_ms,
 }
 
 %typemap(in) (const char *name, size_t name_len) {
-    if (snib__py_text($input, SNIB_ENAME, &$1, &$2))
+    if (snib__py_text($input, "name", SNIB_ENAME, &$1, &$2))
         SWIG_fail;
 }
 %typemap(in) (const char *owner, size_t owner_len) {
-    if (snib__py_text($input, SNIB_EINVAL, &$1, &$2))
+    if (snib__py_text($input, "owner", SNIB_EINVAL, &$1, &$2))
         SWIG_fail;
 }
 %typemap(in) (const char *pattern, size_t pattern_len) {
-    if (snib__py_text($input, SNIB_EINVAL, &$1, &$2))
+    if (snib__py_text($input, "pattern", SNIB_EINVAL, &$1, &$2))
         SWIG_fail;
 }
 %typemap(in) const char *url {
-    if (snib__py_text_nul($input, SNIB_EURL, &$1))
+    if (snib__py_text_nul($input, "url", SNIB_EURL, &$1))
         SWIG_fail;
 }
 %typemap(freearg) const char *url "";

@@ -7,7 +7,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from . import _core, _kinds
 from ._client import BaseClient
-from ._codes import Busy, InvalidPermits, NotHeld, Timeout
+from ._codes import Busy, Forked, InvalidName, InvalidPermits, NotHeld, Timeout, UsageError
 from ._error import Error
 from ._hold import BaseHold
 from ._kept import Block, Kept, kept_for
@@ -18,6 +18,7 @@ E = TypeVar("E", bound=Error)
 H = TypeVar("H", bound=BaseHold)
 R = TypeVar("R", bound="BaseNamed")
 W = TypeVar("W", bound="BaseNamed")
+V = TypeVar("V")
 
 
 class BaseNamed:
@@ -38,24 +39,35 @@ class BaseNamed:
     ) -> None:
         self.name = name
         self._client = client  # a lock keeps its client open
-        self._handle = _core.lock_new(
-            client._handle,
-            self._KIND,
-            name,
-            lease_ms(lease),
-            max_hold_ms(max_hold),
-            flags,
-        )
+        limits = self._given(lease_ms, lease), self._given(max_hold_ms, max_hold)
+        self._handle = self._given(_core.lock_new, client._handle, self._KIND, name, *limits, flags)
 
     def _named(self, error: E) -> E:
         """The error, with the name and kind of the lock added."""
+        if isinstance(error, InvalidName) or not self.name:  # there is no such lock
+            return error
         error.name, error.kind = self.name, self.kind
+        if isinstance(error, (UsageError, Forked)):  # whose sentence seldom has them
+            error.args = (_kinds.about(self.kind, self.name, str(error)),)
         return error
+
+    def _given(self, convert: Callable[..., V], *values: object) -> V:
+        """What the program has given, as the core wants it; errors name the lock."""
+        try:
+            return convert(*values)
+        except Error as error:
+            raise self._named(error)
 
     __reduce_ex__ = stays
 
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.{type(self).__name__} {self.name!r}>"
+
+
+def refuse_descriptor(function: object) -> None:
+    """By protect(): a property, a class method or a static method, whose own decorator goes outside."""
+    if not callable(function) or isinstance(function, staticmethod):
+        raise TypeError(f"protect() is for functions, not for a {type(function).__name__}")
 
 
 class BaseHoldable(BaseNamed, Generic[H]):
@@ -134,7 +146,7 @@ class BasePermits(BaseHoldable[H]):
         """What one acquire() took, or holds of n permits in all."""
         if n is None:
             return [self._take(caller)]
-        kept, n = self._kept(), _kinds.permits(n)
+        kept, n = self._kept(), self._given(_kinds.permits, n)
         holds = kept.take_permits(caller, n) if n <= kept.count() else []
         if holds:
             return holds
@@ -142,8 +154,7 @@ class BasePermits(BaseHoldable[H]):
             raise self._not_held()
         raise self._named(
             InvalidPermits(
-                f"cannot release just {n} permits of {self.name!r}: the permits of one acquire() "
-                "are released together"
+                f"cannot release just {n} permits, because those of one acquire() are released together"
             )
         )
 

@@ -7,8 +7,8 @@ class Error(Exception):
     """Base class of what clients, locks and holds raise, except TypeError.
 
     code           the number in snib.h
-    retryable      the same call may succeed later; False for a release, which is not called again
-                   (the client itself repeats what can be repeated)
+    retryable      the same call may succeed later (the client itself repeats what can be repeated); False if a
+                   release failed, so that a program which retries does not repeat the work that it did under the lock
     maybe_applied  the server may have carried out the request; the client cleans up what it can
     os_error       the errno behind it, or 0
     name, kind     of the lock, if the error is about one; kind is "mutex", "fair", "read", ...

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ._base import BaseHoldable
 
 E = TypeVar("E", bound=Error)
+V = TypeVar("V")
 
 _FOREVER = 2**63 - 1  # milliseconds
 
@@ -129,7 +130,7 @@ class BaseHold(_core.Droppable):
     @property
     def token(self) -> int:
         """The fencing token; 0 if this kind of lock has none."""
-        return _core.hold_token(self._handle)
+        return self._asked(_core.hold_token)
 
     @property
     def replicas(self) -> int:
@@ -137,7 +138,7 @@ class BaseHold(_core.Droppable):
 
         Of a lock of several clients: the smallest such number of its members.
         """
-        return _core.hold_replicas(self._handle)
+        return self._asked(_core.hold_replicas)
 
     @property
     def owner(self) -> str:
@@ -147,12 +148,12 @@ class BaseHold(_core.Droppable):
         have the same.  If the lock is of several clients, or of members that one command cannot take,
         no server has this text: each member has its own.
         """
-        return _core.hold_owner(self._handle)
+        return self._asked(_core.hold_owner)
 
     @property
     def state(self) -> State:
         """The state at the moment of the call, by this machine's clock."""
-        state = State(_core.hold_state(self._handle)[0])
+        state = State(self._asked(_core.hold_state)[0])
         if self._stage == GIVEN_BACK and state is not State.LOST:
             return State.RELEASED  # the core's hold lives on with the owner's other holds
         return state
@@ -160,7 +161,7 @@ class BaseHold(_core.Droppable):
     @property
     def reason(self) -> str | None:
         """Why the hold was lost ("expired", "taken", "deleted", ...), or None."""
-        reason = _core.hold_state(self._handle)[1]
+        reason = self._asked(_core.hold_state)[1]
         return _core.reason_text(reason) if reason else None
 
     def remaining(self) -> float:
@@ -168,19 +169,26 @@ class BaseHold(_core.Droppable):
 
         Infinity for a hold that cannot be lost; only a semaphore has such holds.
         """
-        milliseconds = _core.hold_remaining_ms(self._handle)
+        milliseconds = self._asked(_core.hold_remaining_ms)
         if self._stage == GIVEN_BACK:
             return 0.0
         return math.inf if milliseconds == _FOREVER else milliseconds / 1000
 
     def check(self) -> None:
         """Return if the hold is safe; otherwise raise Lost, or NotHeld after the release."""
-        try:
+        try:  # without _asked(): programs call this often
             _core.hold_check(self._handle)
         except Error as error:
             raise self._named(error)
         if self._stage == GIVEN_BACK:
             raise self._given_back()
+
+    def _asked(self, ask: Callable[..., V], *arguments: object) -> V:
+        """What the core says of the hold; its errors name the lock."""
+        try:
+            return ask(self._handle, *arguments)
+        except Error as error:
+            raise self._named(error)
 
     def _named(self, error: E) -> E:
         """The error, with the lock's name and kind, and the reason of the loss, added."""

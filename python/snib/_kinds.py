@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ._codes import InvalidPermits
 
 # enum snib_kind
@@ -22,6 +24,14 @@ def said(kind: str, name: str) -> str:
     what = kind if kind in _BARE else f"{kind} lock"
     quoted = name.replace("\\", "\\\\").replace('"', '\\"')
     return f'{what} "{quoted}"'
+
+
+_SAID = re.compile(rf'({"|".join(_BARE)}|\w+ lock) "')
+
+
+def about(kind: str, name: str, sentence: str) -> str:
+    """The sentence, with the lock in front, where the core has not put it already."""
+    return sentence if _SAID.match(sentence) else f"{said(kind, name)}: {sentence}"
 
 
 def number(n: int) -> int:

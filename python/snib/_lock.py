@@ -25,12 +25,13 @@ from ._base import (
     ReadKind,
     SpinKind,
     WriteKind,
+    refuse_descriptor,
 )
 from ._error import Error
 from ._hold import GIVEN_BACK, OWNED, BaseHold, LockInfo, State, make_info, unrepeatable
 from ._identity import make_identity
 from ._kept import HERE, block_at
-from ._times import acquire_ms, lease_ms, wait_ms
+from ._times import acquire_ms, event_ms, lease_ms, wait_ms
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -89,7 +90,7 @@ def let_go(release: Callable[..., None], *arguments: object) -> None:
 
 
 class Loss:
-    """The loss of a hold; behaves like threading.Event."""
+    """The loss of a hold, which is asked for and waited for like a threading.Event."""
 
     __slots__ = ("_hold",)
 
@@ -101,10 +102,15 @@ class Loss:
         return self._hold.state is State.LOST
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the hold is lost (True), or released, or the timeout ends (False)."""
-        if self._hold._stage == GIVEN_BACK:
+        """Wait until the hold is lost (True), or released, or the timeout ends (False).
+
+        timeout  None: no limit; a negative one, even -1, is like 0, which only asks, as in threading.Event
+        """
+        hold = self._hold
+        limit = hold._lock._given(event_ms, timeout)
+        if hold._stage == GIVEN_BACK:
             return self.is_set()
-        return _core.hold_wait(self._hold._handle, wait_ms(timeout))
+        return hold._asked(_core.hold_wait, limit)
 
 
 class Hold(_core.HeldScope, BaseHold):
@@ -149,10 +155,7 @@ class Hold(_core.HeldScope, BaseHold):
         """
         if self._stage == GIVEN_BACK:
             self.check()
-        try:
-            _core.extend(self._handle, lease_ms(lease))
-        except Error as error:
-            raise self._named(error)
+        self._asked(_core.extend, self._lock._given(lease_ms, lease))
 
     def _leave(self, slot: list[Hold], failed: bool) -> None:
         """The steps of __exit__, see bindings/python_scope.c."""
@@ -181,7 +184,10 @@ class Named(BaseNamed):
             raise self._named(error)
 
     def info(self) -> LockInfo:
-        """Ask the server who holds the lock, and which process that is."""
+        """Ask the server who holds the lock, and which process that is.
+
+        Raises NotSupported for a lock over several: ask its members.
+        """
         info = self._ask()
         if not info.owner:
             return info
@@ -192,7 +198,10 @@ class Named(BaseNamed):
         return replace(info, identity=make_identity(lines, info.owner))
 
     def force_release(self) -> bool:
-        """Delete the lock, whoever holds it, and wake the waiters; False if it was free."""
+        """Delete the lock, whoever holds it, and wake the waiters; False if it was free.
+
+        Raises NotSupported for a lock over several: do it with its members.
+        """
         self._client._used()
         try:
             return _core.lock_force_release(self._handle)
@@ -248,8 +257,7 @@ class Holdable(_core.Scope, Named, BaseHoldable[Hold]):
 
     def _protect(self, n: int, wait: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
         def protect(function: Callable[P, T]) -> Callable[P, T]:
-            if not callable(function):  # as a property or a class method, whose own decorator goes outside
-                raise TypeError(f"protect() is for functions, not for a {type(function).__name__}")
+            refuse_descriptor(function)
             for later in (
                 inspect.iscoroutinefunction,
                 inspect.isgeneratorfunction,
@@ -321,10 +329,12 @@ class AnyLock(Holdable):
     def acquire(self, blocking: bool = True, timeout: float | None = -1) -> bool:
         """Get the lock, waiting if necessary; False if it was not free in time.
 
+        timeout  -1 or None: no limit; any other negative time raises InvalidArgument, a ValueError
+
         This client holds it under this name until release(), or until the client is closed,
         whatever happens to this object.
         """
-        return self._try_to_keep(1, acquire_ms(blocking, timeout))
+        return self._try_to_keep(1, self._given(acquire_ms, blocking, timeout))
 
     def release(self) -> None:
         """Release what acquire() got, even through another object for the same lock.
@@ -339,9 +349,9 @@ class AnyLock(Holdable):
     def hold(self, *, timeout: float | None = None) -> Hold:
         """Acquire and return the hold: `with lock.hold(timeout=2.0) as hold:`.
 
-        Raises Timeout after the timeout, or Busy if the timeout is 0 (one attempt).
+        Raises Timeout after the timeout, or Busy if the timeout is 0 (one attempt).  None and -1 mean no limit.
         """
-        hold = self._hold(1, wait_ms(timeout))
+        hold = self._hold(1, self._given(wait_ms, timeout))
         hold._stage = OWNED
         return hold
 
@@ -351,7 +361,7 @@ class AnyLock(Holdable):
         Like hold(), a call may raise Timeout or Busy, without running the function.  It raises Lost
         if the lock was lost meanwhile.
         """
-        return self._protect(1, wait_ms(timeout))
+        return self._protect(1, self._given(wait_ms, timeout))
 
     def locked(self) -> bool:
         """Ask the server whether the lock is held."""

@@ -78,9 +78,9 @@ def _tell(client: BaseClient, level: int, text: str, dropped: int) -> None:
 def write(
     client: BaseClient | None, level: int, text: str, *arguments: object, **more: Any
 ) -> None:
-    """Log a record, of one client or of none."""
+    """Log a record, of one client or of none; a program's format may name the client in either case."""
     try:
-        extra = None if client is None else {"client": client.id}
+        extra = {"client": "" if client is None else client.id}
         logger.log(level, text, *arguments, extra=extra, **more)
     except Exception:  # raised by a filter; handlers catch their own
         if logging.raiseExceptions:

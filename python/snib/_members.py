@@ -57,7 +57,8 @@ class MultiKind(_Several[H, M]):
     lease     as for client.lock()
     max_hold  as for client.lock()
 
-    The hold is lost as soon as one member's is, and has no token.
+    The hold is lost as soon as one member's is, and has no token.  info() and force_release() raise
+    NotSupported: ask the members.
     """
 
     kind = "multi"
@@ -66,7 +67,8 @@ class MultiKind(_Several[H, M]):
         self, locks: Iterable[M], *, lease: float | None = None, max_hold: MaxHold = None
     ) -> None:
         handles = self._join(locks)
-        self._handle = _core.multi_new(handles, lease_ms(lease), max_hold_ms(max_hold))
+        limits = self._given(lease_ms, lease), self._given(max_hold_ms, max_hold)
+        self._handle = self._given(_core.multi_new, handles, *limits)
         self._client = self.members[0]._client
 
 
@@ -78,6 +80,8 @@ class QuorumKind(_Several[H, M]):
     lease       as for client.lock()
     max_hold    as for client.lock()
     quarantine  False: servers that may have lost their memory vote immediately
+
+    info() and force_release() raise NotSupported: ask the members.
     """
 
     kind = "quorum"
@@ -94,6 +98,6 @@ class QuorumKind(_Several[H, M]):
         quarantine: bool = True,
     ) -> None:
         handles = self._join(locks)
-        limits = lease_ms(lease), max_hold_ms(max_hold)
-        self._handle = _core.quorum_new(handles, *limits, quorum_flags(quarantine))
+        limits = self._given(lease_ms, lease), self._given(max_hold_ms, max_hold)
+        self._handle = self._given(_core.quorum_new, handles, *limits, quorum_flags(quarantine))
         self._client = self.members[0]._client

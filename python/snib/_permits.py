@@ -10,7 +10,7 @@ from ._base import BasePermits, LatchKind, PermitsKind, SemaphoreKind
 from ._error import Error
 from ._hold import OWNED
 from ._lock import Hold, Holdable, Named, P, T, let_go
-from ._times import acquire_ms, wait_ms
+from ._times import permits_ms, wait_ms
 
 
 class _AnyPermits(Holdable, BasePermits[Hold]):
@@ -21,7 +21,7 @@ class _AnyPermits(Holdable, BasePermits[Hold]):
     def _count(self, what: int, n: int = 0) -> int:
         self._client._used()
         try:
-            return self._counter(self._handle, what, n)
+            return self._counter(self._handle, what, _kinds.number(n))
         except Error as error:
             raise self._named(error)
 
@@ -30,10 +30,13 @@ class _AnyPermits(Holdable, BasePermits[Hold]):
     ) -> bool:
         """Take n permits at once, waiting if necessary; False if they were not free in time.
 
+        timeout  None: no limit; a negative one, even -1, is like 0, as in threading.Semaphore
+
         This client holds them until release(), or until the client is closed, whatever happens to
         this object.
         """
-        return self._try_to_keep(_kinds.number(n), acquire_ms(blocking, timeout))
+        wait = self._given(permits_ms, blocking, timeout)
+        return self._try_to_keep(self._given(_kinds.number, n), wait)
 
     def release(self, n: int | None = None) -> None:
         """Release what acquire() took, even through another object for the same permits.
@@ -58,9 +61,9 @@ class _AnyPermits(Holdable, BasePermits[Hold]):
     def hold(self, *, n: int = 1, timeout: float | None = None) -> Hold:
         """Take n permits as one hold: `with permits.hold(n=2, timeout=2.0) as hold:`.
 
-        Raises Timeout after the timeout, or Busy if the timeout is 0 (one attempt).
+        Raises Timeout after the timeout, or Busy if the timeout is 0 (one attempt).  None and -1 mean no limit.
         """
-        hold = self._hold(_kinds.number(n), wait_ms(timeout))
+        hold = self._hold(self._given(_kinds.number, n), self._given(wait_ms, timeout))
         hold._stage = OWNED
         return hold
 
@@ -72,15 +75,15 @@ class _AnyPermits(Holdable, BasePermits[Hold]):
         Like hold(), a call may raise Timeout or Busy, without running the function.  It raises Lost
         if the permits were lost meanwhile.
         """
-        return self._protect(_kinds.number(n), wait_ms(timeout))
+        return self._protect(self._given(_kinds.number, n), self._given(wait_ms, timeout))
 
     def init(self, n: int) -> bool:
         """Set the number of permits unless it is already set; False if it was."""
-        return self._count(_kinds.INIT, _kinds.number(n)) == 1
+        return self._count(_kinds.INIT, n) == 1
 
     def add(self, n: int) -> int:
         """Add permits, or remove some with a negative n; returns the new number of free permits."""
-        return self._count(_kinds.ADD, _kinds.number(n))
+        return self._count(_kinds.ADD, n)
 
     def available(self) -> int:
         """The number of free permits."""
@@ -100,7 +103,7 @@ class Semaphore(SemaphoreKind, _AnyPermits):
 
     def put_back(self, n: int = 1) -> int:
         """Put permits back, no matter who took them; returns the new number of free permits."""
-        return self._count(_kinds.RELEASE, _kinds.number(n))
+        return self._count(_kinds.RELEASE, n)
 
     def drain(self) -> int:
         """Take all free permits permanently; returns how many there were."""
@@ -116,7 +119,7 @@ class Permits(PermitsKind, _AnyPermits):
 
     def set(self, n: int) -> int:
         """Set the total to n permits, held ones included; returns how many are free."""
-        return self._count(_kinds.SET, _kinds.number(n))
+        return self._count(_kinds.SET, n)
 
     def total(self) -> int:
         """The number of permits held and free together."""
@@ -129,13 +132,13 @@ class Latch(LatchKind, Named):
     def _count(self, what: int, n: int = 0) -> int:
         self._client._used()
         try:
-            return _core.latch_count(self._handle, what, n)
+            return _core.latch_count(self._handle, what, _kinds.number(n))
         except Error as error:
             raise self._named(error)
 
     def init(self, n: int) -> bool:
         """Set the count unless it is above 0; False if it was."""
-        return self._count(_kinds.INIT, _kinds.number(n)) == 1
+        return self._count(_kinds.INIT, n) == 1
 
     def count_down(self) -> int:
         """Count down by one and return what is left.  At 0 the waiters are woken."""
@@ -146,7 +149,7 @@ class Latch(LatchKind, Named):
         return self._count(_kinds.GET)
 
     def wait(self, timeout: float | None = -1) -> bool:
-        """Wait until the count is 0; False after the timeout."""
+        """Wait until the count is 0; False after the timeout.  None and -1 mean no limit."""
         self._client._used()
         try:
             return _core.latch_wait(self._handle, wait_ms(timeout))

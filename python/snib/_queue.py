@@ -28,6 +28,11 @@ from ._times import lease_ms, wait_ms
 DONE = 1  # snib_event_kind
 
 
+def _must_be(kind: type, given: object, what: str) -> None:
+    if not isinstance(given, kind):  # as what is of snib.aio: it would be granted, and given back unseen
+        raise TypeError(f"{what}, not {given!r:.80}")
+
+
 class Event(NamedTuple):
     """The end of an operation, or the loss of a hold.
 
@@ -51,8 +56,7 @@ class Queue:
     __reduce_ex__ = stays
 
     def __init__(self, client: Client) -> None:
-        if not isinstance(client, Client):  # a lock of snib.aio would be granted, and given back unseen
-            raise TypeError(f"client must be a snib.Client, not {client!r:.80}")
+        _must_be(Client, client, "client must be a snib.Client")
         client._used()
         self._client = client
         self._handle = _core.queue_new(client._handle)
@@ -74,22 +78,26 @@ class Queue:
         The owner of a re-entrant lock is the thread that calls this.  n is for a Semaphore or
         Permits: how many to take.
         """
+        _must_be(Holdable, lock, "lock must be a snib lock, semaphore or permits, or one side of an RWLock")
         if n != 1 and isinstance(lock, AnyLock):
             raise TypeError("a lock has no number of permits")
-        number = lock._number(lock._caller(), _kinds.number(n))
+        number = lock._number(lock._caller(), lock._given(_kinds.number, n))
         if lock._client._debug:
             lock._client._used()
-        return self._start(lock, lock._submit, lock._handle, number, wait_ms(timeout))
+        return self._start(lock, lock._submit, lock._handle, number, lock._given(wait_ms, timeout))
 
     def wait(self, latch: Latch, timeout: float | None = None) -> int:
         """Start to wait for a latch; exactly one event will arrive, with None or an exception."""
-        return self._start(latch, _core.latch_wait_submit, latch._handle, wait_ms(timeout))
+        _must_be(Latch, latch, "latch must be a snib.Latch")
+        wait = latch._given(wait_ms, timeout)
+        return self._start(latch, _core.latch_wait_submit, latch._handle, wait)
 
     def release(self, hold: Hold) -> int:
         """Start to release; exactly one event will arrive.
 
         Raises NotHeld if this hold was already released, and Lost if it was lost before.
         """
+        _must_be(Hold, hold, "hold must be a snib.Hold")
         if hold._stage == GIVEN_BACK:
             raise hold._given_back()
         ticket = self._start(hold, _core.hold_release_submit, hold._handle)
@@ -101,10 +109,12 @@ class Queue:
 
         Raises NotHeld if this hold was already released, and Lost if it was lost before.
         """
+        _must_be(Hold, hold, "hold must be a snib.Hold")
         if hold._stage == GIVEN_BACK:
             raise hold._given_back()
-        submit = _core.hold_extend_submit
-        return self._start(hold._lock, submit, hold._handle, lease_ms(lease))
+        lock = hold._lock
+        limit = lock._given(lease_ms, lease)
+        return self._start(lock, _core.hold_extend_submit, hold._handle, limit)
 
     def _start(self, lock: BaseNamed | Hold, submit: Callable[..., int], *arguments: object) -> int:
         ticket = next(self._tickets)

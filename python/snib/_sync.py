@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import builtins
-from types import TracebackType
 
 from . import _core
-from ._client import BaseClient, wait_for
+from ._client import BaseClient, in_thread, wait_for
 from ._describe import Description, make_description
 from ._error import Error
 from ._factories import Factories
@@ -17,9 +16,10 @@ from ._times import wait_ms
 
 
 class Client(
+    _core.HeldScope,
     Factories[
         Lock, RLock, FairLock, FencedLock, SpinLock, PlainLock, RWLock, Semaphore, Permits, Latch
-    ]
+    ],
 ):
     __doc__ = BaseClient.__doc__
 
@@ -69,17 +69,14 @@ class Client(
         """
         wait_for(self._end, wait_ms(timeout))
 
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def _leave(self, slot: builtins.list[Client], failed: bool) -> None:
+        """The steps of __exit__, see bindings/python_scope.c."""
         try:
-            self.close()
+            if slot:  # a signal has ended the wait, perhaps before the close began
+                in_thread(self._end, -1, in_place=(0,))
+            else:
+                slot.append(self)
+                self.close()
         except Error:
-            if error is None:
+            if not failed:
                 raise

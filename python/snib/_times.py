@@ -56,6 +56,16 @@ def wait_ms(timeout: float | None) -> int:
     return math.ceil(limit * 1000)
 
 
+def _at_least_0(timeout: float | None) -> float | None:
+    """To events and semaphores of threading any time below 0 is like 0; to locks alone -1 means no limit."""
+    return 0 if isinstance(timeout, (int, float)) and timeout < 0 else timeout
+
+
+def event_ms(timeout: float | None) -> int:
+    """The argument of threading.Event.wait()."""
+    return wait_ms(_at_least_0(timeout))
+
+
 def acquire_ms(blocking: bool, timeout: float | None) -> int:
     """The two arguments of threading.Lock.acquire()."""
     if blocking is True:  # the usual way, first
@@ -70,6 +80,11 @@ def acquire_ms(blocking: bool, timeout: float | None) -> int:
     if timeout is not None and timeout != -1:
         raise InvalidArgument("a call that does not block takes no timeout")
     return 0
+
+
+def permits_ms(blocking: bool, timeout: float | None) -> int:
+    """Those of threading.Semaphore.acquire()."""
+    return acquire_ms(blocking, _at_least_0(timeout))
 
 
 def lease_ms(lease: float | None) -> int:

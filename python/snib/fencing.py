@@ -23,13 +23,15 @@ may write many times.  Tokens are compared as integers below 2**63.
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from itertools import compress, starmap
 from typing import Any, Protocol
 
+from . import _core
 from ._codes import InvalidArgument, Lost, NotSupported
 from ._stays import stays
 from ._statements import (
@@ -70,6 +72,10 @@ def _stale(token: int, what: str) -> StaleToken:
 # ---- In a process --------------------------------------------------------------------------------
 
 
+_Inside = tuple[int, Iterator[None]]  # the thread, and what releases the mutex
+_NOBODY: _Inside = 0, iter(())
+
+
 class Fence:
     """Guards one resource in this process; thread-safe.
 
@@ -84,7 +90,7 @@ class Fence:
         self._mutex = threading.Lock()
         self._token = token
         self._owner = owner
-        self._inside = 0  # the thread in guard()
+        self._inside = _NOBODY  # the block of guard()
 
     __reduce_ex__ = stays  # a copy would not see what the other one has seen
 
@@ -98,9 +104,8 @@ class Fence:
         """The owner that used that token."""
         return self._owner
 
-    def _begin(self, token: int, owner: str) -> None:
-        _checked(token, owner)
-        if self._inside == threading.get_ident():
+    def _begin(self) -> None:
+        if self._inside[0] == threading.get_ident():
             raise InvalidArgument(
                 "this thread is inside guard() of this fence and would wait for itself; "
                 "tasks of asyncio need an asyncio.Lock around guard()"
@@ -113,26 +118,49 @@ class Fence:
 
     def check(self, token: int, owner: str) -> None:
         """Record a token, or raise StaleToken; a newer hold may still write first, see guard()."""
-        self._begin(token, owner)
+        _checked(token, owner)
+        self._begin()
         with self._mutex:
             self._advance(token, owner)
 
-    @contextlib.contextmanager
-    def guard(self, token: int, owner: str) -> Iterator[None]:
+    def guard(self, token: int, owner: str) -> AbstractContextManager[None]:
         """Like check(), and keep all other tokens out while the block writes.
 
         Other threads wait for the end of the block.  The thread itself cannot wait for it: there,
         guard() and check() raise InvalidArgument.  Tasks of asyncio that await inside the block
         therefore need an asyncio.Lock around it.
         """
-        self._begin(token, owner)
-        with self._mutex:
-            self._advance(token, owner)
-            self._inside = threading.get_ident()
-            try:
-                yield
-            finally:
-                self._inside = 0
+        _checked(token, owner)
+        return _Guard(self, token, owner)
+
+
+class _Guard(_core.Scope):
+    """What `with` enters and leaves, in the steps that bindings/python_scope.c calls."""
+
+    __slots__ = ("_fence", "_token", "_owner")
+
+    def __init__(self, fence: Fence, token: int, owner: str) -> None:
+        self._fence = fence
+        self._token = token
+        self._owner = owner
+
+    def _enter(self, slot: list[Any]) -> None:
+        fence = self._fence
+        fence._begin()
+        # It releases at its first step and does nothing later.  It is in the slot if the mutex is locked: both are done
+        # in C, where a signal's handler cannot come between.
+        release = starmap(fence._mutex.release, [()])
+        slot.extend(compress([release], starmap(fence._mutex.acquire, [()])))
+        fence._advance(self._token, self._owner)
+        fence._inside = threading.get_ident(), release
+
+    def _leave(self, slot: list[Any], failed: bool) -> None:
+        inside = self._fence._inside
+        if not slot:
+            slot.append(inside[1])
+        if inside[1] is slot[0]:  # else it is the block of another thread already
+            self._fence._inside = _NOBODY
+        next(slot[0], None)
 
 
 # ---- In an SQL database --------------------------------------------------------------------------

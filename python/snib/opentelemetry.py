@@ -172,7 +172,7 @@ class _Wait:
     def answer(self, granted: bool, blocking: bool, timeout: float | None) -> bool:
         """How it ended, which acquire() says without an exception."""
         if self._span is not None and not granted:
-            self._outcome = "timeout" if blocking and timeout != 0 else "busy"
+            self._outcome = "timeout" if blocking and (timeout is None or timeout > 0) else "busy"
         return granted
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -429,7 +429,7 @@ class TracedLock(_core.Scope, _Traced[protocols.Lock]):
     acquisition it ends.
     """
 
-    def acquire(self, blocking: bool = True, timeout: float | None = -1, **options: Any) -> bool:
+    def acquire(self, blocking: bool = True, timeout: float | None = None, **options: Any) -> bool:
         """As the lock's own."""
         with self._waiting() as wait:
             granted = self.lock.acquire(blocking, timeout, **options)
@@ -526,6 +526,10 @@ class AsyncTracedHolding(_Entered):
     def __await__(self) -> Generator[Any, None, AsyncTracedHold]:
         return self._get().__await__()
 
+    @property
+    def _asyncio_future_blocking(self) -> None:
+        getattr(self._holding, "_asyncio_future_blocking", None)  # see Holding in aio/_lock.py
+
     async def __aenter__(self) -> AsyncTracedHold:
         with self._traced._waiting():
             hold = await self._holding.__aenter__()
@@ -557,7 +561,7 @@ class AsyncTracedLock(_Traced[protocols.AsyncLock]):
     # call the lock at once.
 
     def acquire(
-        self, blocking: bool = True, timeout: float | None = -1, **options: Any
+        self, blocking: bool = True, timeout: float | None = None, **options: Any
     ) -> Coroutine[Any, Any, bool]:
         """As the lock's own."""
         return self._acquire(self.lock.acquire(blocking, timeout, **options), blocking, timeout)

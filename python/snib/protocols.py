@@ -88,7 +88,10 @@ class Lock(Protocol):
     """Anything that can be held."""
 
     def acquire(self, blocking: bool = True, timeout: float | None = ...) -> bool:
-        """Get the lock, waiting if necessary; False if it was not free in time."""
+        """Get the lock, waiting if necessary; False if it was not free in time.
+
+        timeout  None: no limit; kinds differ in what -1 means, as they do in threading
+        """
 
     def release(self) -> None:
         """Release what acquire() got."""
@@ -169,7 +172,10 @@ class AsyncLock(Protocol):
     def acquire(
         self, blocking: bool = True, timeout: float | None = ...
     ) -> Coroutine[Any, Any, bool]:
-        """Get the lock, waiting if necessary; False if it was not free in time."""
+        """Get the lock, waiting if necessary; False if it was not free in time.
+
+        timeout  None: no limit; kinds differ in what -1 means, as they do in threading
+        """
 
     def release(self) -> Coroutine[Any, Any, None]:
         """Release what acquire() got."""

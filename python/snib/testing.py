@@ -25,12 +25,14 @@ import os
 import threading
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from . import _core, _errors
 from ._stays import stays
 
 __all__ = ["Server"]
+
+S = TypeVar("S", bound="Server")
 
 
 class _Error(ctypes.Structure):
@@ -111,7 +113,7 @@ class Server:
 
     __reduce_ex__ = stays
 
-    def __enter__(self) -> Server:
+    def __enter__(self: S) -> S:
         return self
 
     def __exit__(

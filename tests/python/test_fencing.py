@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import os
 import sqlite3
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +16,7 @@ import pytest
 import snib
 from snib import fencing
 from support import PATIENCE, Server
+from test_interrupts import Interrupt, Interrupted
 
 Check = Callable[[int, str], None]
 
@@ -55,6 +60,14 @@ def in_redis_set(server: Server, folder: Path) -> Iterator[Check]:
 @pytest.fixture(params=[in_process, in_guard, in_sqlite, in_redis, in_redis_set])
 def check(request: pytest.FixtureRequest, server: Server, tmp_path: Path) -> Iterator[Check]:
     yield from request.param(server, tmp_path)
+
+
+def in_thread(call: Callable[[], object]) -> None:
+    """It must not wait for another one."""
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
 
 
 def test_tokens_only_rise(check: Check) -> None:
@@ -156,6 +169,56 @@ def test_guard_does_not_wait_for_its_own_thread() -> None:
     with fence.guard(3, "c"):
         pass
     fence.check(4, "d")
+
+
+def test_guard_refuses_mistakes_at_the_call() -> None:
+    fence = fencing.Fence()
+    for token, owner, error in [(0, "a", snib.InvalidArgument), ("7", "b", TypeError), (7, None, TypeError)]:
+        with pytest.raises(error):
+            fence.guard(token, owner)  # type: ignore[arg-type]
+    assert fence.token == 0
+
+
+def test_guard_may_end_in_another_thread() -> None:
+    """As a framework ends what a function that yields has begun."""
+    fence = fencing.Fence()
+    guard = fence.guard(1, "a")
+    in_thread(guard.__enter__)
+    guard.__exit__(None, None, None)
+    with guard:  # once more
+        pass
+    in_thread(lambda: fence.check(2, "b"))
+    with pytest.raises(fencing.StaleToken), guard:
+        pytest.fail("stale")
+    in_thread(lambda: fence.check(3, "c"))
+
+
+def test_an_interrupt_in_guard_lets_other_threads_in() -> None:
+    """Also while somebody keeps its exception, whatever the step of the block's beginning or end."""
+
+    class AlsoInTheLibrary(Interrupted):
+        files = (os.path.dirname(snib.__file__), contextlib.__file__)
+
+    fence = fencing.Fence()
+    kept: list[Interrupt] = []
+
+    def write() -> None:
+        with fence.guard(1, "a"):
+            pass
+
+    for n in itertools.count():
+        with AlsoInTheLibrary(sys.maxsize, True) as steps:
+            write()  # in some Pythons a function has steps only when it is traced again
+            steps.left = n
+            try:
+                write()
+            except Interrupt as error:
+                kept.append(error)
+        in_thread(lambda: fence.check(1, "a"))
+        write()
+        if not steps.fired:
+            break
+    assert len(kept) == n > 20
 
 
 def test_sql_check_and_change_are_one(tmp_path: Path) -> None:

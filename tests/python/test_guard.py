@@ -676,9 +676,10 @@ def test_what_would_run_later_is_not_protected(client: snib.Client) -> None:
             client.lock("name").protect()(function)
     with pytest.raises(TypeError, match="coroutine functions"):
         aio.connect("redis://127.0.0.1:1").lock("name").protect()(generator)  # type: ignore[arg-type]
-    for other in [property(lambda self: 1), classmethod(lambda kind: 1), 5]:
-        with pytest.raises(TypeError, match=r"protect\(\) is for functions, not for a "):
-            client.lock("name").protect()(other)  # type: ignore[arg-type]
+    for other in [property(lambda self: 1), classmethod(lambda kind: 1), staticmethod(coroutine), staticmethod(len), 5]:
+        for lock in client.lock("name"), aio.connect("redis://127.0.0.1:1").lock("name"):
+            with pytest.raises(TypeError, match=r"protect\(\) is for functions, not for a "):
+                lock.protect()(other)  # type: ignore[arg-type]
 
 
 def test_a_hidden_coroutine_is_not_protected(client: snib.Client) -> None:

@@ -359,6 +359,36 @@ def test_the_close_of_a_client(server: Server) -> None:
     assert n > 50
 
 
+def test_with_a_client(server: Server) -> None:
+    """It is closed, though nobody calls close() again, and though somebody keeps the exception."""
+
+    class OfTheBlock(Interrupted):
+        def __call__(self, frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
+            return super().__call__(frame, event, _) if ended else None
+
+    ended: list[snib.Client] = []
+
+    def use() -> None:
+        with snib.connect(server.url, lease=600) as client:
+            assert client.lock("x").acquire()
+            ended.append(client)
+
+    kept: list[Interrupt] = []
+    for n in itertools.count():
+        for left in (sys.maxsize, n):  # in some Pythons a function has steps only when it is traced again
+            with OfTheBlock(left, False) as steps:
+                try:
+                    use()
+                except Interrupt as error:
+                    kept.append(error)
+            eventually(lambda: not server.admin.exists("x"), TIDY)
+            with pytest.raises(snib.Closed):
+                ended.pop().ping()
+        if not steps.fired:
+            break
+    assert len(kept) == n > 5
+
+
 def test_the_start_of_a_thread(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """The call that blocks signals for the new thread runs the handlers of those that came before."""
     mask = signal.pthread_sigmask

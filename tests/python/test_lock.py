@@ -182,6 +182,7 @@ def test_a_fixed_lease_ends_before_the_key(server: Server, client: snib.Client) 
 def test_with_raises_lost_at_its_end(server: Server, client: snib.Client) -> None:
     with pytest.raises(snib.Lost), client.lock("end", lease=2) as hold:
         assert hold.lost.wait(PATIENCE)
+        assert hold.lost.wait(-1)
     eventually(server.clean)
 
 
@@ -196,6 +197,8 @@ def test_waiting_for_the_loss_ends_with_time_and_release(client: snib.Client) ->
     hold = client.lock("ends").hold()
     assert hold.lost.wait(0) is False
     assert hold.lost.wait(0.05) is False
+    for negative in [-1, -1.0, -0.5, -1e300, -(10**400), float("-inf")]:  # as in threading.Event
+        assert hold.lost.wait(negative) is False
     timer = threading.Timer(0.05, hold.release)
     timer.start()
     assert hold.lost.wait(PATIENCE) is False

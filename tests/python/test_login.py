@@ -261,7 +261,7 @@ ANSWERS = [
     (snib.Credentials("canary", 0), "ValueError: credentials must be valid for some seconds, not 0"),
     (snib.Credentials("canary", float("nan")), "ValueError: credentials must be valid"),
     (snib.Credentials("canary", "x"), "TypeError"),  # type: ignore[arg-type]
-    (snib.Credentials("canary\0", 1), "the text has a NUL character"),
+    (snib.Credentials("canary\0", 1), "the password has a NUL character"),
     (snib.Credentials("canary" * 3000, 1), "is too long"),
     (snib.Credentials("", 1), "have no password"),
     (snib.Credentials(5, 1), "TypeError"),  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 from collections.abc import Iterator
 from typing import Any
@@ -110,6 +111,36 @@ def test_refusals_are_no_errors(client: snib.Client, spans: Spans) -> None:
             assert spans.take() == [("wait", outcome)] * 2
         assert not lock.acquire(blocking=False)
         assert spans.take() == [("wait", "busy")]
+
+
+def test_acquire_without_a_timeout_waits(server: Server, client: snib.Client, spans: Spans) -> None:
+    """Whatever a lock, or a number of permits, means by -1."""
+    permits = client.permits("p")
+    permits.init(1)
+    for lock in (client.lock("a"), permits):
+        taken = lock.hold()
+        with concurrent.futures.ThreadPoolExecutor(1) as executor:
+            waiting = executor.submit(traced(lock, tracer_provider=spans.provider).acquire)
+            eventually(lambda: client.stats().waiting == 1)
+            taken.release()
+            assert waiting.result(PATIENCE)
+        lock.release()
+        assert spans.take() == [("wait", "granted")]
+
+    async def waits() -> None:
+        async with snib.aio.connect(server.url) as waiter:
+            lock = waiter.permits("p")
+            taken = await lock.hold()
+            waiting = asyncio.create_task(traced(lock, tracer_provider=spans.provider).acquire())
+            while waiter.stats().waiting == 0:
+                await asyncio.sleep(0.001)
+            await taken.release()
+            assert await waiting
+            await lock.release()
+
+    asyncio.run(waits())
+    assert spans.take() == [("wait", "granted")]
+    permits.force_release()
 
 
 def test_errors(spans: Spans) -> None:

@@ -170,6 +170,7 @@ def faulty(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 def faults(caplog: pytest.LogCaptureFixture) -> int:
     told = [record for record in caplog.records if record.name == "snib"]
     assert all(record.exc_info and "a span failed" in record.getMessage() for record in told)
+    assert all(record.client == "" for record in told)  # type: ignore[attr-defined]  # which each record has
     caplog.clear()
     return len(told)
 

@@ -10,12 +10,13 @@ import pickle
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
 import snib
 from snib import aio, fencing
+from snib.opentelemetry import traced
 from support import PATIENCE, RENEWED, Program, Server, brief, eventually, kept_clients
 
 # Each creates a new object for the same lock.
@@ -367,6 +368,28 @@ def test_the_caller_is_who_calls_not_who_awaits(server: Server) -> None:
                 await asyncio.create_task(other())
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("make", [lambda lock: lock.hold(), lambda lock: traced(lock).hold()], ids=["hold", "traced"])
+def test_what_asyncio_has_wrapped_was_used(server: Server, make: Callable[[aio.Lock], Awaitable[object]]) -> None:
+    """Its task may be cancelled before the first step; that is no forgotten await, which is warned of."""
+
+    async def main() -> None:
+        async with aio.connect(server.url) as client:
+            lock = client.lock("name")
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(make(lock), 0)
+            for waiting in (asyncio.ensure_future(make(lock)), asyncio.gather(make(lock), make(lock))):
+                waiting.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await waiting
+            assert not await lock.locked()
+
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always", RuntimeWarning)
+        asyncio.run(main())
+        gc.collect()
+    assert not [warning for warning in seen if warning.category is RuntimeWarning]
 
 
 def test_a_release_in_another_loop_ends_waiting_for_the_loss(server: Server) -> None:

@@ -693,8 +693,21 @@ TYPED = """
 import contextlib
 
 import snib
+import snib.anyio
+import snib.testing
 from snib import aio, protocols
 
+
+class Own(snib.Client):
+    colour = "green"
+
+
+class OwnServer(snib.testing.Server):
+    colour = "green"
+
+
+with Own() as own, OwnServer() as own_server:
+    colours: list[str] = [own.colour, own_server.colour]
 client = snib.connect("redis://localhost", lease=10, patience=1.5, password=None)
 with client.lock("a", lease=3) as hold:
     number: int = hold.token
@@ -728,6 +741,8 @@ async def main() -> None:
             any_lock: protocols.AsyncLock = c.lock("d")
             seventh = await stack.enter_async_context(await any_lock.hold())
             seventh.check()
+    async with snib.anyio.connect() as entered:
+        same: snib.anyio.Client = entered
 
 
 with contextlib.ExitStack() as stack:

@@ -7,6 +7,7 @@ import builtins
 import weakref
 from asyncio import AbstractEventLoop, current_task, get_running_loop
 from types import TracebackType
+from typing import TypeVar
 
 from .. import _core, _debug
 from .._client import BaseClient, in_thread
@@ -19,6 +20,7 @@ from ._lock import FairLock, FencedLock, Lock, PlainLock, RLock, RWLock, SpinLoc
 from ._loop import OK, Loop
 from ._permits import Latch, Permits, Semaphore
 
+C = TypeVar("C", bound="Client")
 
 Loops = dict[int, weakref.ref[Loop]]
 
@@ -149,7 +151,7 @@ class Client(
         closing.add_done_callback(lambda _: detach_all(loops))
         await asyncio.shield(asyncio.wrap_future(closing))
 
-    async def __aenter__(self) -> Client:
+    async def __aenter__(self: C) -> C:
         return self
 
     async def __aexit__(

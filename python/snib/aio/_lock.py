@@ -25,6 +25,7 @@ from .._base import (
     ReadKind,
     SpinKind,
     WriteKind,
+    refuse_descriptor,
 )
 from .._codes import InvalidArgument
 from .._error import Error
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+H = TypeVar("H", bound="Hold")
 
 _hold_release_submit = _core.hold_release_submit  # hot path
 
@@ -57,7 +59,7 @@ def task_owner(task: object) -> int:
 
 
 class Loss:
-    """The loss of a hold; behaves like asyncio.Event."""
+    """The loss of a hold, which is asked for and waited for like an asyncio.Event."""
 
     __slots__ = ("_hold",)
 
@@ -75,7 +77,7 @@ class Loss:
             return self.is_set()
         loop = hold._lock._client._loop()
         if loop is not hold._loop:
-            raise InvalidArgument("the hold was acquired in another event loop")
+            raise hold._named(InvalidArgument("the hold was acquired in another event loop"))
         future = loop.new_future()
 
         def tell(lost: bool) -> None:
@@ -186,7 +188,7 @@ class Hold(BaseHold):
             if error is None:
                 raise self._named(failure)
 
-    async def __aenter__(self) -> Hold:
+    async def __aenter__(self: H) -> H:
         if self._stage == GIVEN_BACK:
             raise self._given_back()
         return self
@@ -319,6 +321,14 @@ class Holding(_core.Droppable):
     def __await__(self) -> Generator[Any, None, Hold]:
         return self._own().__await__()
 
+    @property
+    def _asyncio_future_blocking(self) -> None:
+        """What asyncio asks of an object that it is to wait for; None: it is no future.
+
+        That is a use: wait_for() or gather() makes a task for it, which may be cancelled before its first step.
+        """
+        self._stage = GIVEN_BACK
+
     async def __aenter__(self) -> Hold:
         caller = self._lock._caller()  # several tasks may use this object, and none has another one's lock
         hold = await self._get(caller)  # the block's, not the program's: released if a signal's exception drops it
@@ -365,7 +375,10 @@ class Named(BaseNamed):
         return make_info((await self._run(_core.lock_info_submit))[1])
 
     async def info(self) -> LockInfo:
-        """Ask the server who holds the lock, and which process that is."""
+        """Ask the server who holds the lock, and which process that is.
+
+        Raises NotSupported for a lock over several: ask its members.
+        """
         info = await self._ask()
         if not info.owner:
             return info
@@ -375,7 +388,10 @@ class Named(BaseNamed):
             return info
 
     async def force_release(self) -> bool:
-        """Delete the lock, whoever holds it, and wake the waiters; False if it was free."""
+        """Delete the lock, whoever holds it, and wake the waiters; False if it was free.
+
+        Raises NotSupported for a lock over several: do it with its members.
+        """
         return (await self._run(_core.lock_force_release_submit))[0] == OK
 
 
@@ -428,6 +444,7 @@ class Holdable(Named, BaseHoldable[Hold]):
         self, n: int, wait: int
     ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, T]]]:
         def protect(function: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+            refuse_descriptor(function)
             if not inspect.iscoroutinefunction(function):
                 raise TypeError("a lock of snib.aio protects coroutine functions only")
 
@@ -489,10 +506,12 @@ class AnyLock(Holdable):
     ) -> Coroutine[Any, Any, bool]:
         """Get the lock, waiting if necessary; False if it was not free in time.
 
+        timeout  -1 or None: no limit; any other negative time raises InvalidArgument, a ValueError
+
         This client holds it under this name until release(), or until the client is closed,
         whatever happens to this object.
         """
-        return self._try_to_keep(self._caller(), 1, acquire_ms(blocking, timeout))
+        return self._try_to_keep(self._caller(), 1, self._given(acquire_ms, blocking, timeout))
 
     def release(self) -> Coroutine[Any, Any, None]:
         """Release what acquire() got, even through another object for the same lock.
@@ -507,9 +526,9 @@ class AnyLock(Holdable):
     def hold(self, *, timeout: float | None = None) -> Holding:
         """Acquire: `async with lock.hold(timeout=2.0) as hold:` or `hold = await lock.hold()`.
 
-        Raises Timeout after the timeout, or Busy if the timeout is 0 (one attempt).
+        Raises Timeout after the timeout, or Busy if the timeout is 0 (one attempt).  None and -1 mean no limit.
         """
-        return Holding(self, 1, wait_ms(timeout))
+        return Holding(self, 1, self._given(wait_ms, timeout))
 
     def protect(
         self, *, timeout: float | None = None
@@ -519,7 +538,7 @@ class AnyLock(Holdable):
         Like hold(), a call may raise Timeout or Busy, without running the function.  It is
         cancelled and raises Lost if the lock is lost meanwhile.
         """
-        return self._protect(1, wait_ms(timeout))
+        return self._protect(1, self._given(wait_ms, timeout))
 
     async def locked(self) -> bool:
         """Ask the server whether the lock is held."""
