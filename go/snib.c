@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "24fc978a85d9d18e"
+#define SNIB_BUILD_ID "ba70270e477966ec"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -28482,7 +28482,8 @@ static void snib__map_doubt(struct snib__cluster *c, const struct snib__node *no
 /* It has got a slot. */
 static void map_serves(struct snib__member *member)
 {
-    member->node->idle = member->deposed = false;
+    member->node->idle = false;
+    member->deposed = false;
     member->named_at = 0;
 }
 

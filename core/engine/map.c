@@ -46,7 +46,8 @@ void snib__map_doubt(struct snib__cluster *c, const struct snib__node *node)
 /* It has got a slot. */
 static void map_serves(struct snib__member *member)
 {
-    member->node->idle = member->deposed = false;
+    member->node->idle = false;
+    member->deposed = false;
     member->named_at = 0;
 }
 

@@ -235,7 +235,7 @@ struct topo_process {
     snib__time sent_at, connects_since;
     uint32_t connects;
     snib__time granted_at;
-    uint64_t replicated; /* shards of whose grants replicas had one */
+    uint64_t replicated;  /* shards of whose grants replicas had one */
     int asks[TOPO_NAMES]; /* the server that it takes for the master of a name; -1: none */
     snib__time asks_since[TOPO_NAMES];
     snib__time heard_at; /* a server last answered a command */

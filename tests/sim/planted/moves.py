@@ -4,13 +4,6 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
-        "a node that serves a slot again must answer at once",
-        "engine/map.c",
-        "member->node->idle = member->deposed = false;",
-        "member->node->idle = false;",
-        "unit/deposed node_with_a_slot_again_has_its_time",
-    ),
-    Mutant(
         "a number that another server may have handed the lock to is used again",
         "engine/sole.c",
         "if (!error && (hold->flags & SNIB__RESENT))",

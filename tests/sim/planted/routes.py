@@ -210,8 +210,8 @@ MUTANTS = [
     Mutant(
         "a node that MOVED brings back stays idle",
         "engine/map.c",
-        "member->node->idle = member->deposed = false;",
-        "member->deposed = false;",
+        "member->node->idle = false;",
+        "",
         "unit_redirects",
     ),
     Mutant(
