@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "ba70270e477966ec"
+#define SNIB_BUILD_ID "dcdf481722f03797"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -178,8 +178,8 @@ static const char *snib__address_text(const struct snib__address *address, char 
  * Threads     any thread may call any function, unless its description says otherwise; none is
  *             async-signal-safe.  A function blocks only if its description says so.  None is a cancellation
  *             point: a thread that is cancelled inside a call ends after it.  Stopping a thread inside a call, or
- *             interrupting it with a signal handler, does not prevent the renewal of other holds, except in the
- *             microsecond of each call in which it has the client's mutex.  The library's own threads have all
+ *             interrupting it with a signal handler, does not prevent the renewal of other holds, except while it
+ *             has the client's mutex, for about a microsecond in each call.  The library's own threads have all
  *             signals blocked.  A client's is started by its first operation and inherits the scheduling policy,
  *             priority and processors of the thread that calls it, so a thread that may get no processor time, as
  *             with SCHED_IDLE, must not be the first to call.
@@ -1384,9 +1384,10 @@ static void snib__url_wipe(char *text);
  * check for themselves once a second, or sooner where leases are short.  So no renewal depends on a
  * caller's thread, whatever its signal handlers do.
  *
- * Write rule: write immediately while fewer than 12 commands are in flight, or once 16 are
- * collected; otherwise leave it to the reader, which writes after every read.  Deferring is allowed
- * only while a reader will come back, that is, while replies are pending.
+ * Write rule: write immediately while few replies are pending (fewer than 8 on all links, or 2 on
+ * this one), or once 16 requests are collected; otherwise leave it to the reader, which writes after
+ * every read.  Deferring is allowed only while a reader will come back, that is, while replies are
+ * pending.
  *
  * Measured on a prototype: one thread is as fast as with a private socket, 64 threads are twice as
  * fast as with 64 sockets.
@@ -1779,8 +1780,8 @@ static int snib__tls_handshake(struct snib__tls *tls, int fd);
 static short snib__tls_events(const struct snib__tls *tls); /* what it waits for, as in poll() */
 
 /* As snib__sys_recv() and snib__sys_send().  0 is the peer's close_notify; an end without one is
- * ECONNRESET, any other failure EPROTO; snib__tls_why() then has the reason.  A send takes all or
- * nothing. */
+ * ECONNRESET, any other failure EPROTO; snib__tls_why() then has the reason.  A send takes
+ * nothing, or all, or of more than a megabyte the first one. */
 static ssize_t snib__tls_recv(struct snib__tls *tls, int fd, char *bytes, size_t cap, bool wait);
 static ssize_t snib__tls_send(struct snib__tls *tls, int fd, const char *bytes, size_t n);
 static bool snib__tls_pending(const struct snib__tls *tls);
@@ -13866,7 +13867,7 @@ static void snib__sys_resolve_free(struct addrinfo *addresses)
 
 /* thread.c - the background thread of a client: connects, watches the pub/sub links and the timers,
  * reads a command link while asynchronous work is in flight and no caller reads.  It runs no user
- * code, and waits for no thread that does for longer than half a second: leases are renewed whatever the program
+ * code, and never waits longer than half a second for a thread that does: leases are renewed whatever the program
  * does, unless it stops a thread inside the mutex of this client, or of one that is in a group with it. */
 
 #include <errno.h>

@@ -26,8 +26,8 @@
  * Threads     any thread may call any function, unless its description says otherwise; none is
  *             async-signal-safe.  A function blocks only if its description says so.  None is a cancellation
  *             point: a thread that is cancelled inside a call ends after it.  Stopping a thread inside a call, or
- *             interrupting it with a signal handler, does not prevent the renewal of other holds, except in the
- *             microsecond of each call in which it has the client's mutex.  The library's own threads have all
+ *             interrupting it with a signal handler, does not prevent the renewal of other holds, except while it
+ *             has the client's mutex, for about a microsecond in each call.  The library's own threads have all
  *             signals blocked.  A client's is started by its first operation and inherits the scheduling policy,
  *             priority and processors of the thread that calls it, so a thread that may get no processor time, as
  *             with SCHED_IDLE, must not be the first to call.

@@ -20,9 +20,10 @@
  * check for themselves once a second, or sooner where leases are short.  So no renewal depends on a
  * caller's thread, whatever its signal handlers do.
  *
- * Write rule: write immediately while fewer than 12 commands are in flight, or once 16 are
- * collected; otherwise leave it to the reader, which writes after every read.  Deferring is allowed
- * only while a reader will come back, that is, while replies are pending.
+ * Write rule: write immediately while few replies are pending (fewer than 8 on all links, or 2 on
+ * this one), or once 16 requests are collected; otherwise leave it to the reader, which writes after
+ * every read.  Deferring is allowed only while a reader will come back, that is, while replies are
+ * pending.
  *
  * Measured on a prototype: one thread is as fast as with a private socket, 64 threads are twice as
  * fast as with 64 sockets.

@@ -119,8 +119,8 @@ int snib__tls_handshake(struct snib__tls *tls, int fd);
 short snib__tls_events(const struct snib__tls *tls); /* what it waits for, as in poll() */
 
 /* As snib__sys_recv() and snib__sys_send().  0 is the peer's close_notify; an end without one is
- * ECONNRESET, any other failure EPROTO; snib__tls_why() then has the reason.  A send takes all or
- * nothing. */
+ * ECONNRESET, any other failure EPROTO; snib__tls_why() then has the reason.  A send takes
+ * nothing, or all, or of more than a megabyte the first one. */
 ssize_t snib__tls_recv(struct snib__tls *tls, int fd, char *bytes, size_t cap, bool wait);
 ssize_t snib__tls_send(struct snib__tls *tls, int fd, const char *bytes, size_t n);
 bool snib__tls_pending(const struct snib__tls *tls);
