@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "dcdf481722f03797"
+#define SNIB_BUILD_ID "773d4c65495c39e6"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -17378,11 +17378,7 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "local function grant(channel, mine)\n"
-     "    local known, waiter = pcall(purge)\n"
-     "    if not known then\n"
-     "        return\n"
-     "    end\n"
-     "    local at = 0\n"
+     "    local at, waiter = 0, purge()\n"
      "    while waiter and ours(waiter) do\n"
      "        local token = '0'\n"
      "        if redis.call('exists', KEYS[5]) == 1 then\n"
@@ -17575,7 +17571,7 @@ static const struct snib__script_text {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     11072, "050592664b37e055ed0f6ec7ed96401fffa58b18"},
+     11005, "2209635d991a4b29b25ec86e14f6261559cbe0c5"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -17709,11 +17705,7 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "local function grant(channel, mine)\n"
-     "    local known, waiter = pcall(purge)\n"
-     "    if not known then\n"
-     "        return\n"
-     "    end\n"
-     "    local at = 0\n"
+     "    local at, waiter = 0, purge()\n"
      "    while waiter and ours(waiter) do\n"
      "        local token = '0'\n"
      "        if redis.call('exists', KEYS[5]) == 1 then\n"
@@ -17767,7 +17759,7 @@ static const struct snib__script_text {
      "redis.call('del', KEYS[1])\n"
      "pcall(grant, ARGV[1]) -- the lock is deleted, whatever a grant is refused\n"
      "return 1\n",
-     6575, "421e2786f66fba74a2ce70eb50d19c40e3d988ac"},
+     6508, "c59c3802495c3458f0e8a43eed80c8ed54151015"},
     {"fair_info",
      "local left = redis.call('pttl', KEYS[1])\n"
      "local field = left == -2 and {} or redis.call('hgetall', KEYS[1])\n"
@@ -17912,11 +17904,7 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "local function grant(channel, mine)\n"
-     "    local known, waiter = pcall(purge)\n"
-     "    if not known then\n"
-     "        return\n"
-     "    end\n"
-     "    local at = 0\n"
+     "    local at, waiter = 0, purge()\n"
      "    while waiter and ours(waiter) do\n"
      "        local token = '0'\n"
      "        if redis.call('exists', KEYS[5]) == 1 then\n"
@@ -17976,7 +17964,7 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     6702, "ed0626131bf5c523433c431808af6c9cd99b80f3"},
+     6635, "482176edceb94a02a7c566286ccbaa4ec285540d"},
     {"fair_renew",
      "local lease = tonumber(ARGV[1])\n"
      "local lost = {}\n"
@@ -19692,11 +19680,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    end\n"
      "end\n"
      "local function grant(channel, mine)\n"
-     "    local known, waiter = pcall(purge)\n"
-     "    if not known then\n"
-     "        return\n"
-     "    end\n"
-     "    local at = 0\n"
+     "    local at, waiter = 0, purge()\n"
      "    while waiter and ours(waiter) do\n"
      "        local token = '0'\n"
      "        if redis.call('exists', KEYS[5]) == 1 then\n"
@@ -19889,7 +19873,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     11080, "73a436201b66d8eae1e748aa736677854a683095"},
+     11013, "a3e35260633162b9a296a06e25948ba2fd2a0687"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -20023,11 +20007,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    end\n"
      "end\n"
      "local function grant(channel, mine)\n"
-     "    local known, waiter = pcall(purge)\n"
-     "    if not known then\n"
-     "        return\n"
-     "    end\n"
-     "    local at = 0\n"
+     "    local at, waiter = 0, purge()\n"
      "    while waiter and ours(waiter) do\n"
      "        local token = '0'\n"
      "        if redis.call('exists', KEYS[5]) == 1 then\n"
@@ -20081,7 +20061,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.call('del', KEYS[1])\n"
      "pcall(grant, ARGV[1]) -- the lock is deleted, whatever a grant is refused\n"
      "return 1\n",
-     6583, "203542ce6f81a5fb5177c8a783b1007ac2bc0aa3"},
+     6516, "7a557bfca8d873b2cfc3031759ff5fa228d0b45f"},
     {"fair_info", 0, 0, ""},
     {"fair_release",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
@@ -20216,11 +20196,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    end\n"
      "end\n"
      "local function grant(channel, mine)\n"
-     "    local known, waiter = pcall(purge)\n"
-     "    if not known then\n"
-     "        return\n"
-     "    end\n"
-     "    local at = 0\n"
+     "    local at, waiter = 0, purge()\n"
      "    while waiter and ours(waiter) do\n"
      "        local token = '0'\n"
      "        if redis.call('exists', KEYS[5]) == 1 then\n"
@@ -20280,7 +20256,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    end\n"
      "end\n"
      "return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     6710, "73bf37d5bdf2f5e3b949e0b24cecb842d381a05a"},
+     6643, "591a0a14e4ba8f524c6941a8088db9bb27ed0e4b"},
     {"fair_renew", 0, 0, ""},
     {"fenced_acquire", 0, 0, ""},
     {"fenced_transfer",
@@ -21325,11 +21301,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "end\n"
      "local function grant(channel, mine)\n"
-     "    local known, waiter = pcall(purge)\n"
-     "    if not known then\n"
-     "        return\n"
-     "    end\n"
-     "    local at = 0\n"
+     "    local at, waiter = 0, purge()\n"
      "    while waiter and ours(waiter) do\n"
      "        local token = '0'\n"
      "        if redis.call('exists', KEYS[5]) == 1 then\n"
@@ -21522,7 +21494,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     11372, "ce681f8384fecd3479a6fe3c77be0ed59748e142"},
+     11305, "bf6c58bf466403a9331aafe5d0dd9ec7682a3bc7"},
     {"fair_force",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -21664,11 +21636,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "end\n"
      "local function grant(channel, mine)\n"
-     "    local known, waiter = pcall(purge)\n"
-     "    if not known then\n"
-     "        return\n"
-     "    end\n"
-     "    local at = 0\n"
+     "    local at, waiter = 0, purge()\n"
      "    while waiter and ours(waiter) do\n"
      "        local token = '0'\n"
      "        if redis.call('exists', KEYS[5]) == 1 then\n"
@@ -21722,7 +21690,7 @@ static const struct snib__script_text snib__script_both[] = {
      "redis.call('del', KEYS[1])\n"
      "pcall(grant, ARGV[1]) -- the lock is deleted, whatever a grant is refused\n"
      "return 1\n",
-     6875, "9f0cbe3d214b67469faaa20a863df1f34db9479e"},
+     6808, "2ea0cc7508afc84bb8dbb78283816ff19c46901f"},
     {"fair_info", 0, 0, ""},
     {"fair_release",
      "local function announce(channel, text)\n"
@@ -21865,11 +21833,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "end\n"
      "local function grant(channel, mine)\n"
-     "    local known, waiter = pcall(purge)\n"
-     "    if not known then\n"
-     "        return\n"
-     "    end\n"
-     "    local at = 0\n"
+     "    local at, waiter = 0, purge()\n"
      "    while waiter and ours(waiter) do\n"
      "        local token = '0'\n"
      "        if redis.call('exists', KEYS[5]) == 1 then\n"
@@ -21929,7 +21893,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "end\n"
      "return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     7002, "c86a8b0b70d9f8f72ef5a02c5c84002a3e95641c"},
+     6935, "bd4297c49e44341c8dbc4e1d0e51e76065bc3990"},
     {"fair_renew", 0, 0, ""},
     {"fenced_acquire", 0, 0, ""},
     {"fenced_transfer",

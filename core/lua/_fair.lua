@@ -181,16 +181,11 @@ end
 -- and takes the lock itself.  A winner of the client `mine` is returned, not notified: number, token.
 -- The message is "<number>:<token>:<first lease>:<now>".
 local function grant(channel, mine)
-    -- Other data at the queue's names, or a refused counter, must not fail the release of another owner; the waiter
-    -- gets the error when it asks.
-    local known, waiter = pcall(purge)
-    if not known then
-        return
-    end
-    local at = 0
+    local at, waiter = 0, purge()
     while waiter and ours(waiter) do
         local token = '0'
         if redis.call('exists', KEYS[5]) == 1 then
+            -- A refused counter must not fail the release of another owner; the waiter gets the error when it asks.
             local counted = redis.pcall('incr', KEYS[5])
             if type(counted) ~= 'number' or counted < 1 then
                 return

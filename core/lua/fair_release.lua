@@ -16,7 +16,8 @@ elseif refused then
 end
 local number, token = false, '0'
 if redis.call('exists', KEYS[1]) == 0 then
-    -- The lock is released, whatever a grant is refused.
+    -- The lock is released, whatever a grant is refused, and whatever else has the queue's names; the waiter gets the
+    -- error when it asks.
     local granted, to, counted = pcall(grant, ARGV[2], client(ARGV[1]))
     if granted then
         number, token = to, counted

@@ -92,7 +92,7 @@ MUTANTS = [
         "lua/mutexes_acquire.lua",
         "for taken = 1, i do",
         "for taken = 1, i - 1 do",
-        "live/multi refused_lease",
+        "traces/test_refused_within.py refused_within",
     ),
     Mutant(
         "renewal does not look at the owner",
@@ -258,14 +258,14 @@ MUTANTS = [
     Mutant(
         "the newest waiter is granted",
         "lua/_fair.lua",
-        "local known, waiter = pcall(purge)",
-        "local known, waiter = pcall(purge) and true, purge() and redis.call('lindex', KEYS[2], -1)",
+        "local at, waiter = 0, purge()",
+        "local at, waiter = 0, purge() and redis.call('lindex', KEYS[2], -1)",
     ),
     Mutant(
         "other data at the queue's name fails a release that was carried out",
-        "lua/_fair.lua",
-        "local known, waiter = pcall(purge)",
-        "local known, waiter = true, purge()",
+        "lua/fair_release.lua",
+        "pcall(grant, ARGV[2], client(ARGV[1]))",
+        "true, grant(ARGV[2], client(ARGV[1]))",
         "traces/test_fair.py a_release_whose_queue",
     ),
     Mutant(
