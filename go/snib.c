@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "773d4c65495c39e6"
+#define SNIB_BUILD_ID "00ee8fa98aba1549"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -3473,6 +3473,11 @@ static size_t snib__say_lock(char *out, size_t cap, const struct snib__gate *gat
 /* snib__fail_told - the same into *err, with the code, which is returned. */
 static int snib__fail_told(snib_error *err, const struct snib__client *client,
                     const struct snib__gate *gate, const struct snib__told *told);
+
+/* snib__fail_lock - put a lock's kind and name in front of the sentence in *err, which the caller has written about an
+ * argument; snib__fail_kind does it for a lock that is not made yet.  Return the code; nothing is done if it is SNIB_OK. */
+static int snib__fail_lock(snib_error *err, const struct snib__gate *gate, int code);
+static int snib__fail_kind(snib_error *err, int32_t kind, const char *name, size_t n, int code);
 
 #endif
 
@@ -6955,8 +6960,8 @@ static struct snib__hold *snib__hold_enter(snib_hold *handle, struct snib__clien
     }
     *out_client = snib__gate_home(hold->gate);
     if (snib__client_forked(*out_client)) {
+        *out_code = snib__fail_lock(err, hold->gate, snib__fail(err, SNIB_EFORKED, 0, NULL));
         snib__handle_put(handle);
-        *out_code = snib__fail(err, SNIB_EFORKED, 0, NULL);
         return NULL;
     }
     snib__driver_enter(&(*out_client)->driver);
@@ -7323,11 +7328,23 @@ int snib_hold_release_submit(snib_hold *hold, snib_queue *queue, uint64_t token,
     return held_submit(hold, HELD_RELEASE, queue, token, out_op, err);
 }
 
+static int held_no_lease(snib_hold *handle, snib_error *err)
+{
+    int32_t code;
+    struct snib__client *client;
+    struct snib__hold *hold = snib__hold_enter(handle, &client, err, &code);
+    if (!hold)
+        return snib__fail(err, SNIB_ELEASE, 0, NULL);
+    code = snib__fail_lock(err, hold->gate, snib__fail(err, SNIB_ELEASE, 0, NULL));
+    held_leave(client, handle);
+    return code;
+}
+
 int snib_hold_extend(snib_hold *hold, int64_t lease_ms, snib_error *err)
 {
     struct snib__run run = {.slice = SNIB__NEVER};
     return snib__lease_fits(lease_ms) ? held_begin(hold, lease_ms, &run, NULL, err)
-                                      : snib__fail(err, SNIB_ELEASE, 0, NULL);
+                                      : held_no_lease(hold, err);
 }
 
 int snib_hold_extend_begin(snib_hold *hold, int64_t lease_ms, int64_t slice_ms, snib_queue *queue,
@@ -7335,14 +7352,14 @@ int snib_hold_extend_begin(snib_hold *hold, int64_t lease_ms, int64_t slice_ms, 
 {
     return snib__lease_fits(lease_ms)
                ? held_slice(hold, lease_ms, slice_ms, queue, token, out_op, err)
-               : snib__fail(err, SNIB_ELEASE, 0, NULL);
+               : held_no_lease(hold, err);
 }
 
 int snib_hold_extend_submit(snib_hold *hold, int64_t lease_ms, snib_queue *queue, uint64_t token,
                             snib_op **out_op, snib_error *err)
 {
     if (!snib__lease_fits(lease_ms))
-        return snib__fail(err, SNIB_ELEASE, 0, NULL);
+        return held_no_lease(hold, err);
     if (!queue && !out_op)
         return snib__fail_silent(err);
     return held_submit(hold, lease_ms, queue, token, out_op, err);
@@ -7560,12 +7577,13 @@ static int lock_new(struct snib__client *client, int32_t kind, const char *name,
             err, SNIB_ENAME, 0,
             "in a cluster a latch's name cannot have a hash tag, because Redisson's channel for it "
             "would be in another slot");
-    if (!code)
-        code = snib__lock_options(options, &o, err);
+    if (code)
+        return code;
+    code = snib__lock_options(options, &o, err);
     if (!code)
         code = lock_options_fit(&o, kind, err);
     if (code)
-        return code;
+        return snib__fail_kind(err, kind, name, name_len, code);
     struct snib__lock *lock = calloc(1, sizeof *lock);
     if (!lock)
         return snib__fail(err, SNIB_ENOMEM, 0, NULL);
@@ -7679,7 +7697,7 @@ static int lock_run(struct snib__lock *lock, const struct lock_call *call,
     snib__time wait;
     int32_t code = SNIB_OK;
     if (!snib__wait_ns(call->wait_ms, &wait))
-        return snib__fail_wait(err, "wait_ms");
+        return snib__fail_lock(err, lock->gate, snib__fail_wait(err, "wait_ms"));
     if (queue && queue->client != client)
         return snib__fail_queue(err);
     snib__driver_enter(&client->driver);
@@ -7709,10 +7727,12 @@ static int lock_acquire(snib_lock *handle, int32_t kind, const struct lock_call 
         return code;
     }
     if (kind ? lock->kind != kind : lock->kind == SNIB_LATCH)
-        code = snib__fail(err, SNIB_ENOTSUP, 0, NULL);
+        code = snib__fail_lock(err, lock->gate, snib__fail(err, SNIB_ENOTSUP, 0, NULL));
     else if (kind && kind != SNIB_LATCH && (call->permits < 1 || call->permits > LOCK_PERMITS_MAX))
-        code = snib__fail(err, SNIB_EPERMITS, 0,
-                          "the number of permits is out of range; use 1 to %d", LOCK_PERMITS_MAX);
+        code = snib__fail_lock(err, lock->gate,
+                               snib__fail(err, SNIB_EPERMITS, 0,
+                                          "the number of permits is out of range; use 1 to %d",
+                                          LOCK_PERMITS_MAX));
     else
         code = lock_run(lock, call, queue, err);
     if (queue)
@@ -9474,7 +9494,9 @@ static int question_ask(snib_lock *handle, int32_t kind, const struct question *
         code = snib__fail(err, SNIB_ENOTSUP, 0, NULL);
     else
         code = q->op == SNIB__OP_COUNT ? question_count_fits(kind, q, err) : SNIB_OK;
-    if (!code)
+    if (code)
+        code = snib__fail_lock(err, lock->gate, code);
+    else
         code = question_run(lock, queue, q, err);
     if (queue)
         snib__handle_put(q->queue);
@@ -10590,7 +10612,7 @@ void snib_op_free(snib_op *handle)
 #define SAY_NAME_MAX 96   /* with its quotation marks */
 #define SAY_PART_LEAST 30 /* with so much of each of its parts any sentence fits */
 
-static size_t snib__say_lock(char *out, size_t cap, const struct snib__gate *gate)
+static size_t say_kind(char *out, size_t cap, int32_t kind, const char *name, size_t n)
 {
     static const char *const kinds[SNIB__KINDS] = {
         [SNIB_MUTEX] = "mutex",      [SNIB_FAIR] = "fair lock",      [SNIB_READ] = "read lock",
@@ -10599,15 +10621,37 @@ static size_t snib__say_lock(char *out, size_t cap, const struct snib__gate *gat
         [SNIB_LATCH] = "latch",      [SNIB__MULTI] = "multi lock",   [SNIB__OUTER] = "multi lock",
     };
     char quoted[SAY_NAME_MAX];
-    size_t n;
-    const char *name = snib__gate_name(gate, &n);
-    int32_t kind = snib__gate_kind(gate);
     bool quorum = kind == SNIB__OUTER && name[0] == SNIB__QUORUM_LETTER;
     if (kind >= SNIB__MULTI)
         n = strlen(++name);
     return (size_t)snprintf(out, cap, "%s %s%s", quorum ? "quorum lock" : kinds[kind],
                             snib__quote(quoted, sizeof quoted, name, n),
                             kind >= SNIB__MULTI && !quorum ? " and others" : "");
+}
+
+static size_t snib__say_lock(char *out, size_t cap, const struct snib__gate *gate)
+{
+    size_t n;
+    const char *name = snib__gate_name(gate, &n);
+    return say_kind(out, cap, snib__gate_kind(gate), name, n);
+}
+
+static int snib__fail_kind(snib_error *err, int32_t kind, const char *name, size_t n, int code)
+{
+    char lock[SNIB__SAY_LOCK];
+    snib_error bare;
+    if (!err || code == SNIB_OK)
+        return code;
+    bare = *err;
+    say_kind(lock, sizeof lock, kind, name, n);
+    return snib__fail(err, code, bare.os_error, "%s: %s", lock, bare.text);
+}
+
+static int snib__fail_lock(snib_error *err, const struct snib__gate *gate, int code)
+{
+    size_t n;
+    const char *name = snib__gate_name(gate, &n);
+    return snib__fail_kind(err, snib__gate_kind(gate), name, n, code);
 }
 
 /* Whether the words are a sentence of the client, not of the server. */

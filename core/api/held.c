@@ -14,8 +14,8 @@ struct snib__hold *snib__hold_enter(snib_hold *handle, struct snib__client **out
     }
     *out_client = snib__gate_home(hold->gate);
     if (snib__client_forked(*out_client)) {
+        *out_code = snib__fail_lock(err, hold->gate, snib__fail(err, SNIB_EFORKED, 0, NULL));
         snib__handle_put(handle);
-        *out_code = snib__fail(err, SNIB_EFORKED, 0, NULL);
         return NULL;
     }
     snib__driver_enter(&(*out_client)->driver);
@@ -382,11 +382,23 @@ int snib_hold_release_submit(snib_hold *hold, snib_queue *queue, uint64_t token,
     return held_submit(hold, HELD_RELEASE, queue, token, out_op, err);
 }
 
+static int held_no_lease(snib_hold *handle, snib_error *err)
+{
+    int32_t code;
+    struct snib__client *client;
+    struct snib__hold *hold = snib__hold_enter(handle, &client, err, &code);
+    if (!hold)
+        return snib__fail(err, SNIB_ELEASE, 0, NULL);
+    code = snib__fail_lock(err, hold->gate, snib__fail(err, SNIB_ELEASE, 0, NULL));
+    held_leave(client, handle);
+    return code;
+}
+
 int snib_hold_extend(snib_hold *hold, int64_t lease_ms, snib_error *err)
 {
     struct snib__run run = {.slice = SNIB__NEVER};
     return snib__lease_fits(lease_ms) ? held_begin(hold, lease_ms, &run, NULL, err)
-                                      : snib__fail(err, SNIB_ELEASE, 0, NULL);
+                                      : held_no_lease(hold, err);
 }
 
 int snib_hold_extend_begin(snib_hold *hold, int64_t lease_ms, int64_t slice_ms, snib_queue *queue,
@@ -394,14 +406,14 @@ int snib_hold_extend_begin(snib_hold *hold, int64_t lease_ms, int64_t slice_ms, 
 {
     return snib__lease_fits(lease_ms)
                ? held_slice(hold, lease_ms, slice_ms, queue, token, out_op, err)
-               : snib__fail(err, SNIB_ELEASE, 0, NULL);
+               : held_no_lease(hold, err);
 }
 
 int snib_hold_extend_submit(snib_hold *hold, int64_t lease_ms, snib_queue *queue, uint64_t token,
                             snib_op **out_op, snib_error *err)
 {
     if (!snib__lease_fits(lease_ms))
-        return snib__fail(err, SNIB_ELEASE, 0, NULL);
+        return held_no_lease(hold, err);
     if (!queue && !out_op)
         return snib__fail_silent(err);
     return held_submit(hold, lease_ms, queue, token, out_op, err);

@@ -139,12 +139,13 @@ static int lock_new(struct snib__client *client, int32_t kind, const char *name,
             err, SNIB_ENAME, 0,
             "in a cluster a latch's name cannot have a hash tag, because Redisson's channel for it "
             "would be in another slot");
-    if (!code)
-        code = snib__lock_options(options, &o, err);
+    if (code)
+        return code;
+    code = snib__lock_options(options, &o, err);
     if (!code)
         code = lock_options_fit(&o, kind, err);
     if (code)
-        return code;
+        return snib__fail_kind(err, kind, name, name_len, code);
     struct snib__lock *lock = calloc(1, sizeof *lock);
     if (!lock)
         return snib__fail(err, SNIB_ENOMEM, 0, NULL);
@@ -258,7 +259,7 @@ static int lock_run(struct snib__lock *lock, const struct lock_call *call,
     snib__time wait;
     int32_t code = SNIB_OK;
     if (!snib__wait_ns(call->wait_ms, &wait))
-        return snib__fail_wait(err, "wait_ms");
+        return snib__fail_lock(err, lock->gate, snib__fail_wait(err, "wait_ms"));
     if (queue && queue->client != client)
         return snib__fail_queue(err);
     snib__driver_enter(&client->driver);
@@ -288,10 +289,12 @@ static int lock_acquire(snib_lock *handle, int32_t kind, const struct lock_call 
         return code;
     }
     if (kind ? lock->kind != kind : lock->kind == SNIB_LATCH)
-        code = snib__fail(err, SNIB_ENOTSUP, 0, NULL);
+        code = snib__fail_lock(err, lock->gate, snib__fail(err, SNIB_ENOTSUP, 0, NULL));
     else if (kind && kind != SNIB_LATCH && (call->permits < 1 || call->permits > LOCK_PERMITS_MAX))
-        code = snib__fail(err, SNIB_EPERMITS, 0,
-                          "the number of permits is out of range; use 1 to %d", LOCK_PERMITS_MAX);
+        code = snib__fail_lock(err, lock->gate,
+                               snib__fail(err, SNIB_EPERMITS, 0,
+                                          "the number of permits is out of range; use 1 to %d",
+                                          LOCK_PERMITS_MAX));
     else
         code = lock_run(lock, call, queue, err);
     if (queue)

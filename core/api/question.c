@@ -1,6 +1,7 @@
 /* question.c - queries about locks, and the counts of permits, semaphores and latches. */
 #include "api/name.h"
 #include "api/objects.h"
+#include "api/say.h"
 #include "engine/ask.h"
 #include "locks/kind.h"
 
@@ -125,7 +126,9 @@ static int question_ask(snib_lock *handle, int32_t kind, const struct question *
         code = snib__fail(err, SNIB_ENOTSUP, 0, NULL);
     else
         code = q->op == SNIB__OP_COUNT ? question_count_fits(kind, q, err) : SNIB_OK;
-    if (!code)
+    if (code)
+        code = snib__fail_lock(err, lock->gate, code);
+    else
         code = question_run(lock, queue, q, err);
     if (queue)
         snib__handle_put(q->queue);

@@ -12,7 +12,7 @@
 #define SAY_NAME_MAX 96   /* with its quotation marks */
 #define SAY_PART_LEAST 30 /* with so much of each of its parts any sentence fits */
 
-size_t snib__say_lock(char *out, size_t cap, const struct snib__gate *gate)
+static size_t say_kind(char *out, size_t cap, int32_t kind, const char *name, size_t n)
 {
     static const char *const kinds[SNIB__KINDS] = {
         [SNIB_MUTEX] = "mutex",      [SNIB_FAIR] = "fair lock",      [SNIB_READ] = "read lock",
@@ -21,15 +21,37 @@ size_t snib__say_lock(char *out, size_t cap, const struct snib__gate *gate)
         [SNIB_LATCH] = "latch",      [SNIB__MULTI] = "multi lock",   [SNIB__OUTER] = "multi lock",
     };
     char quoted[SAY_NAME_MAX];
-    size_t n;
-    const char *name = snib__gate_name(gate, &n);
-    int32_t kind = snib__gate_kind(gate);
     bool quorum = kind == SNIB__OUTER && name[0] == SNIB__QUORUM_LETTER;
     if (kind >= SNIB__MULTI)
         n = strlen(++name);
     return (size_t)snprintf(out, cap, "%s %s%s", quorum ? "quorum lock" : kinds[kind],
                             snib__quote(quoted, sizeof quoted, name, n),
                             kind >= SNIB__MULTI && !quorum ? " and others" : "");
+}
+
+size_t snib__say_lock(char *out, size_t cap, const struct snib__gate *gate)
+{
+    size_t n;
+    const char *name = snib__gate_name(gate, &n);
+    return say_kind(out, cap, snib__gate_kind(gate), name, n);
+}
+
+int snib__fail_kind(snib_error *err, int32_t kind, const char *name, size_t n, int code)
+{
+    char lock[SNIB__SAY_LOCK];
+    snib_error bare;
+    if (!err || code == SNIB_OK)
+        return code;
+    bare = *err;
+    say_kind(lock, sizeof lock, kind, name, n);
+    return snib__fail(err, code, bare.os_error, "%s: %s", lock, bare.text);
+}
+
+int snib__fail_lock(snib_error *err, const struct snib__gate *gate, int code)
+{
+    size_t n;
+    const char *name = snib__gate_name(gate, &n);
+    return snib__fail_kind(err, snib__gate_kind(gate), name, n, code);
 }
 
 /* Whether the words are a sentence of the client, not of the server. */

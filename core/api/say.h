@@ -36,4 +36,9 @@ size_t snib__say_lock(char *out, size_t cap, const struct snib__gate *gate);
 int snib__fail_told(snib_error *err, const struct snib__client *client,
                     const struct snib__gate *gate, const struct snib__told *told);
 
+/* snib__fail_lock - put a lock's kind and name in front of the sentence in *err, which the caller has written about an
+ * argument; snib__fail_kind does it for a lock that is not made yet.  Return the code; nothing is done if it is SNIB_OK. */
+int snib__fail_lock(snib_error *err, const struct snib__gate *gate, int code);
+int snib__fail_kind(snib_error *err, int32_t kind, const char *name, size_t n, int code);
+
 #endif

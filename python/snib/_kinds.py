@@ -30,8 +30,10 @@ _SAID = re.compile(rf'({"|".join(_BARE)}|\w+ lock) "')
 
 
 def about(kind: str, name: str, sentence: str) -> str:
-    """The sentence, with the lock in front, where the core has not put it already."""
-    return sentence if _SAID.match(sentence) else f"{said(kind, name)}: {sentence}"
+    """The sentence, with the lock in front, where the core has not put it; that of several is about its members."""
+    if kind in ("multi", "quorum") or _SAID.match(sentence):
+        return sentence
+    return f"{said(kind, name)}: {sentence}"
 
 
 def number(n: int) -> int:
