@@ -35,11 +35,15 @@ func (g *Group) With(options ...LockOption) *Group {
 func members(locks []Locker) []*lock {
 	all := make([]*lock, len(locks))
 	for i, member := range locks {
-		if member != nil {
-			all[i] = member.self()
-		}
+		all[i] = selfOf(member)
 	}
 	return all
+}
+
+// selfOf returns nil for a Locker that is nil, or a nil pointer, or embeds one: whatever the type, its method panics then.
+func selfOf(member Locker) (l *lock) {
+	defer func() { _ = recover() }()
+	return member.self()
 }
 
 func newLockGroup(k kind, members []*lock, options []LockOption) *Group {

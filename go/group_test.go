@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -237,6 +238,21 @@ func TestBadMembers(t *testing.T) {
 	expect(t, "force", snib.Multi(client.Mutex("a")).ForceRelease(background), snib.ErrNotSupported)
 	if keys := s.do(t, "EVAL", countKeys, "0"); keys != "0" {
 		t.Errorf("%s keys", keys)
+	}
+}
+
+// A nil pointer is no lock, whatever its type; and one may be embedded.
+func TestNilMembers(t *testing.T) {
+	for what, member := range map[string]snib.Locker{
+		"nil": nil, "mutex": (*snib.Mutex)(nil), "RW": (*snib.RW)(nil), "group": (*snib.Group)(nil), "permits": (*snib.Permits)(nil),
+		"embedded": struct{ *snib.Mutex }{}, "embedding": (*struct{ snib.Mutex })(nil), "interface": struct{ snib.Locker }{},
+	} {
+		for kind, group := range map[string]*snib.Group{"multi": snib.Multi(member), "quorum": snib.Quorum(member, member, member)} {
+			_, err := group.With(snib.Lease(time.Hour)).TryLock(background)
+			if !errors.Is(err, snib.ErrInvalidArgument) || !strings.Contains(err.Error(), "member 1 is not a lock") {
+				t.Errorf("%s of %s: %v", kind, what, err)
+			}
+		}
 	}
 }
 
