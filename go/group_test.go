@@ -256,6 +256,30 @@ func TestNilMembers(t *testing.T) {
 	}
 }
 
+// The options of several With add up, and the last one counts.
+func TestWithTwice(t *testing.T) {
+	s := startServer(t)
+	client := open(t, s.url())
+	hour := snib.Multi(client.Mutex("a"), client.Mutex("b")).With(snib.Lease(time.Hour))
+	for what, group := range map[string]struct {
+		group *snib.Group
+		hours time.Duration
+	}{
+		"another option": {hour.With(snib.Owner(7)), 1},
+		"no option":      {hour.With(), 1},
+		"the same again": {hour.With(snib.Lease(3 * time.Hour)), 3},
+		"the first":      {hour, 1}, // which is as it was
+	} {
+		hold := lock(t, group.group)
+		if left := hold.Remaining(); left > group.hours*time.Hour || left < group.hours*time.Hour-time.Hour/2 {
+			t.Errorf("%s: %v are left", what, left)
+		}
+		must(t, hold.Unlock(background))
+	}
+	_, open := quorum(t, 3)
+	must(t, lock(t, open().With(snib.Lease(time.Hour))).Unlock(background)) // still without quarantine
+}
+
 // quorum starts servers, and returns a function that makes groups of new clients.
 func quorum(t *testing.T, n int, given ...snib.Option) ([]*server, func(options ...snib.LockOption) *snib.Group) {
 	var servers []*server
