@@ -291,7 +291,7 @@ int cli_plan(const struct cli *cli)
                                 .is_durable = cli->is_durable}};
     const char *wrong = contradiction(cli, &a.plan);
     if (wrong)
-        return cli_usage(cli, wrong, "");
+        return cli_usage(cli, wrong, NULL);
     a.server = server_of(&a.plan, a.plan.shards);
     a.flow = sum(&a.server);
     a.core = core_of(&a.plan, a.plan.shards);

@@ -230,7 +230,7 @@ static int start_command(struct run *run)
 {
     run->is_started = !run->take.is_lost && tell_held(run, GUARD_GO) > 0;
     if (!run->is_started) {
-        take_lose(&run->take, "before the command could start");
+        take_lose_unused(&run->take);
         return EXIT_LOST;
     }
     run->take.is_used = true;
@@ -243,7 +243,7 @@ static void on_failed(struct run *run, int error)
     run->code = error == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_RUNNABLE;
     run->take.is_used = false;
     if (error == 0) {
-        take_lose(&run->take, "before the command could start");
+        take_lose_unused(&run->take);
         run->code = EXIT_LOST;
     } else {
         errno = error;

@@ -5,7 +5,7 @@ import os
 import tempfile
 import unittest
 
-from command import USAGE, CommandCase
+from command import USAGE, CommandCase, shown
 from server import binary
 
 os.environ["SNIB_BENCH_SERVER"] = os.environ.get("SNIB_TEST_SERVER") or binary()
@@ -46,7 +46,7 @@ class Plan(CommandCase):
                 with self.subTest(option=option, value=value):
                     done = self.snib("plan", "--locks", "9", f"--{option}", value)
                     self.assertEqual((done.returncode, done.stdout), (USAGE, ""))
-                    self.assertEqual(done.stderr, f"snib: --{option} needs {text}, not {value}; see snib --help\n")
+                    self.assertEqual(done.stderr, f"snib: --{option} needs {text}, not {shown(value)}; see snib --help\n")
 
     def test_good_numbers(self):
         for words in (["--locks", "1"], ["--locks", "0", "--rate", "0.5"], ["--rate", "1"], ["--locks", "1.0"],
