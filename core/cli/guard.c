@@ -71,6 +71,7 @@ struct ward {
     int report; /* to what becomes COMMAND; ends when it is executed, or says why it was not; -1: none, or has ended */
     pid_t command; /* leads its group; 0: not forked, or has ended */
     pid_t group;   /* COMMAND's, also when it has ended; 0: not forked */
+    pid_t caller;  /* the group of snib, and of a script that called it */
     bool is_executed;
     bool is_told;   /* it was reported why COMMAND could not be run */
     bool is_denied; /* killed before it ran */
@@ -300,10 +301,24 @@ static void end_in_time(struct ward *ward)
     end_all(ward, min_ns(grace_ns, kill_after_ns(ward)));
 }
 
+/* The terminal that was lent to COMMAND, which may have passed it on, goes back to the script that called snib: otherwise
+ * that could not read any more. */
+static void return_terminal(const struct ward *ward)
+{
+    int terminal = ward->group ? open("/dev/tty", O_RDWR | O_CLOEXEC) : -1;
+    if (terminal < 0)
+        return;
+    pid_t now = tcgetpgrp(terminal);
+    if (now == ward->group || (now > 0 && now != ward->caller && !kin_is_others(now)))
+        tcsetpgrp(terminal, ward->caller);
+    close(terminal);
+}
+
 /* snib has ended, and renewal with it. */
 static void on_orphaned(struct ward *ward)
 {
     ward->is_orphan = true;
+    return_terminal(ward);
     look_at_exec(ward);
     if (ward->cli->on_loss == ON_LOSS_IGNORE && (ward->command == 0 || ward->is_executed))
         _exit(0);
@@ -508,6 +523,7 @@ int guard_start(const struct cli *cli, const sigset_t *mask, struct guard *out)
                             .mask = mask,
                             .link = links[1],
                             .report = -1,
+                            .caller = getpgrp(),
                             .deadline_ns = INT64_MAX,
                             .silent_ns = INT64_MAX,
                             .kill_ns = INT64_MAX};

@@ -13,7 +13,7 @@ import unittest
 
 from command import LEASE, SNIB, CommandCase
 from server import wait_for
-from test_guard import ALL, STOPS, children, parent, state, switches
+from test_guard import ALL, STOPS, alive, children, parent, state, switches
 
 PYTHON = sys.executable
 NESTED = f"{SNIB} run b --"
@@ -226,6 +226,24 @@ class JobControl(CommandCase):
         self.assertTrue(termios.tcgetattr(terminal.descriptor)[3] & termios.ICANON)
         terminal.write(b"x\n")
         terminal.expect("last x")
+
+    def test_snib_that_is_killed(self):
+        """Whoever called it has the terminal again soon, a script that called it, too."""
+        until = f"while set -- $({WHOSE}); test $1 != $2; do sleep .02; done"
+        for job_control in True, False:
+            with self.subTest(job_control=job_control):
+                terminal = self.on_terminal(f"{SNIB} run a --lease {LEASE} -- {self.python(READER)}; echo code $?; {until}; "
+                                            "read line; echo last $line", job_control)
+                terminal.expect("ready")
+                terminal.write(b"one\n")
+                terminal.expect("got one")
+                os.kill(parent(parent(os.tcgetpgrp(terminal.descriptor))), signal.SIGKILL)
+                terminal.expect("code 137")
+                wait_for(lambda: not alive("a"), "the end of the command") # which could get the next line: it is reading
+                self.assertTrue(terminal.belongs_to("bash"))
+                terminal.write(b"x\n")
+                terminal.expect("last x")
+                self.assertFree("a")
 
     def test_terminal_that_is_closed(self):
         script = f"trap 'touch {self.folder.name}/hung_up; exit 3' HUP; echo ready; while :; do sleep .02; done"
