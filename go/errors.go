@@ -73,7 +73,6 @@ type Error struct {
 	OSError syscall.Errno // 0 if it is no error of the operating system
 	context error         // the context's, if it ended the wait
 	maybe   bool          // cancelled after it may have been applied
-	told    bool          // the core wrote the text, which names the lock
 	unlock  bool          // of an Unlock
 }
 
@@ -92,8 +91,7 @@ func makeError(code Code, text string, os syscall.Errno) *Error {
 // server is where the server's own words begin in text; 0: there are none.
 func toldError(code Code, text string, server int, os syscall.Errno) *Error {
 	e := makeError(code, text, os)
-	e.told = text != "" && e.Code == code
-	if e.told && 0 < server && server < len(text) {
+	if e.Text == text && 0 < server && server < len(text) {
 		e.Server = text[server:]
 	}
 	return e

@@ -141,6 +141,14 @@ func TestErrorsOfEveryKindName(t *testing.T) {
 				t.Errorf("%s, %s: %+v", what, kind, err)
 				continue
 			}
+			title := map[string]string{"fair": "fair lock", "write": "write lock", "read": "read lock", "fenced": "fenced lock",
+				"spin": "spin lock", "plain": "plain lock", "multi": "multi lock", "quorum": "quorum lock"}[e.Kind]
+			if title == "" {
+				title = e.Kind
+			}
+			if what != "closed" && (!strings.HasPrefix(e.Text, title+` "`) || strings.Count(e.Text, title+` "`) != 1) {
+				t.Errorf("%s, %s: %s", what, kind, e.Text)
+			}
 			server := map[string]string{"data": "WRONGTYPE ", "permission": "NOPERM "}[what]
 			if (e.Server != "") != (server != "") || !strings.HasPrefix(e.Server, server) {
 				t.Errorf("%s, %s: the server said %q", what, kind, e.Server)
@@ -148,6 +156,56 @@ func TestErrorsOfEveryKindName(t *testing.T) {
 			if (e.Reason == snib.ReasonDeleted) != (what == "lost") {
 				t.Errorf("%s, %s: reason %v", what, kind, e.Reason)
 			}
+		}
+	}
+}
+
+// So does an error of an option or an argument, which the core knows nothing of the lock for: once, and in Go's words.
+func TestErrorsOfArgumentsName(t *testing.T) {
+	s := startServer(t)
+	client := open(t, s.url())
+	try := func(l snib.Locker) error { _, err := l.TryLock(background); return err }
+	permits, long := client.Permits("orders"), strings.Repeat("x", 200)
+	_, tooFew := permits.Acquire(background, 0)
+	_, tooMany := permits.Init(background, -1)
+	_, noCount := client.Latch("orders").Init(background, 0)
+	_, noLease := client.Semaphore("orders", snib.Lease(time.Hour)).TryAcquire(background, 1)
+	_, noPutBack := client.Semaphore("orders").PutBack(background, 0)
+	multi := snib.Multi(client.Mutex("a"), client.Mutex("b"))
+	_, noInfo := multi.Info(background)
+	hold := lock(t, client.Mutex("held"))
+	defer func() { must(t, hold.Unlock(background)) }()
+	for what, bad := range map[string]struct {
+		err        error
+		name, text string
+	}{
+		"lease":        {try(client.Mutex("orders", snib.Lease(time.Millisecond))), "orders", `mutex "orders": the lease is out of range`},
+		"max hold":     {try(client.Mutex("orders", snib.MaxHold(0))), "orders", `mutex "orders": MaxHold is out of range`},
+		"prefer":       {try(client.Fair("orders", snib.PreferWriter())), "orders", `fair lock "orders": this kind of lock does not support the option PreferWriter`},
+		"fenced":       {try(client.Spin("orders", snib.FencedTokens())), "orders", `spin lock "orders": this kind of lock does not support the option FencedTokens`},
+		"quarantine":   {try(client.RW("orders", snib.NoQuarantine())), "orders", `write lock "orders": this kind of lock does not support the option NoQuarantine`},
+		"reader":       {try(client.RW("orders", snib.NoQuarantine()).RLocker()), "orders", `read lock "orders": this kind`},
+		"owner":        {try(client.Reentrant("orders", 0)), "orders", `mutex "orders": the owner`},
+		"permits":      {tooFew, "orders", `permits "orders": the number of permits`},
+		"total":        {tooMany, "orders", `permits "orders": the number is out of range`},
+		"latch":        {noCount, "orders", `latch "orders": `},
+		"semaphore":    {noLease, "orders", `semaphore "orders": semaphores and latches have no lease`},
+		"put back":     {noPutBack, "orders", `semaphore "orders": `},
+		"extension":    {hold.Extend(background, time.Millisecond), "held", `mutex "held": the lease is out of range`},
+		"info":         {noInfo, "a, b", `multi lock "a, b": `},
+		"force":        {multi.ForceRelease(background), "a, b", `multi lock "a, b": `},
+		"group":        {try(multi.With(snib.MaxHold(0))), "a, b", `multi lock "a, b": MaxHold is out of range`},
+		"twice":        {try(snib.Multi(client.Mutex("a"), client.Mutex("a"))), "a, a", `multi lock "a, a": the lock "a" is given twice`},
+		"member":       {try(snib.Multi(client.Mutex("a"), client.Mutex("b", snib.Lease(1)))), "b", `mutex "b": the lease is out of range`},
+		"long":         {try(client.Mutex(long, snib.Lease(1))), long, `mutex "` + long[:100] + `": the lease is out of range`},
+		"control":      {try(client.Mutex("a\nb")), "a\nb", `mutex "a\nb": the lock name`},
+		"a name alike": {try(client.Mutex("the lease", snib.Lease(1))), "the lease", `mutex "the lease": the lease is out of range`},
+	} {
+		var e *snib.Error
+		if !errors.As(bad.err, &e) || e.Name != bad.name || !strings.HasPrefix(e.Text, bad.text) {
+			t.Errorf("%s: %+v", what, bad.err)
+		} else if head, _, _ := strings.Cut(bad.text, ":"); strings.Count(e.Text, head) != 1 {
+			t.Errorf("%s: it is named more than once: %s", what, e.Text)
 		}
 	}
 }

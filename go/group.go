@@ -5,12 +5,14 @@ package snib
 import (
 	"fmt"
 	"runtime"
+	"slices"
 )
 
 // A Group is several locks held as one; see [Multi] and [Quorum].
 type Group struct {
 	locker
 	members []*lock
+	options []LockOption
 }
 
 // Multi combines 1 to 100 locks into one: all of them are held, or none. They may be of any kind but semaphore and
@@ -24,28 +26,32 @@ func Multi(locks ...Locker) *Group { return newLockGroup(kindMulti, members(lock
 // restarted does not vote until every lease that it may have forgotten has ended, see [NoQuarantine].
 func Quorum(locks ...Locker) *Group { return newLockGroup(kindQuorum, members(locks), nil) }
 
-// With returns the group with these options.
+// With returns the group with these options too; they take precedence over those that it has.
 func (g *Group) With(options ...LockOption) *Group {
 	if g.lock == nil { // a zero Group
 		return g
 	}
-	return newLockGroup(g.kind, g.members, options)
+	return newLockGroup(g.kind, g.members, slices.Concat(g.options, options))
 }
 
 func members(locks []Locker) []*lock {
 	all := make([]*lock, len(locks))
 	for i, member := range locks {
-		if member != nil {
-			all[i] = member.self()
-		}
+		all[i] = selfOf(member)
 	}
 	return all
+}
+
+// selfOf returns nil for a Locker that is nil, or a nil pointer, or embeds one: whatever the type, its method panics then.
+func selfOf(member Locker) (l *lock) {
+	defer func() { _ = recover() }()
+	return member.self()
 }
 
 func newLockGroup(k kind, members []*lock, options []LockOption) *Group {
 	l := &lock{kind: k}
 	defer func() { l.err = l.fail(l.err) }()
-	g := &Group{locker{l}, members}
+	g := &Group{locker{l}, members, options}
 	handles := make([]uint64, len(members))
 	for i, member := range members {
 		if member == nil {

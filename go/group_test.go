@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -238,6 +239,45 @@ func TestBadMembers(t *testing.T) {
 	if keys := s.do(t, "EVAL", countKeys, "0"); keys != "0" {
 		t.Errorf("%s keys", keys)
 	}
+}
+
+// A nil pointer is no lock, whatever its type; and one may be embedded.
+func TestNilMembers(t *testing.T) {
+	for what, member := range map[string]snib.Locker{
+		"nil": nil, "mutex": (*snib.Mutex)(nil), "RW": (*snib.RW)(nil), "group": (*snib.Group)(nil), "permits": (*snib.Permits)(nil),
+		"embedded": struct{ *snib.Mutex }{}, "embedding": (*struct{ snib.Mutex })(nil), "interface": struct{ snib.Locker }{},
+	} {
+		for kind, group := range map[string]*snib.Group{"multi": snib.Multi(member), "quorum": snib.Quorum(member, member, member)} {
+			_, err := group.With(snib.Lease(time.Hour)).TryLock(background)
+			if !errors.Is(err, snib.ErrInvalidArgument) || !strings.Contains(err.Error(), "member 1 is not a lock") {
+				t.Errorf("%s of %s: %v", kind, what, err)
+			}
+		}
+	}
+}
+
+// The options of several With add up, and the last one counts.
+func TestWithTwice(t *testing.T) {
+	s := startServer(t)
+	client := open(t, s.url())
+	hour := snib.Multi(client.Mutex("a"), client.Mutex("b")).With(snib.Lease(time.Hour))
+	for what, group := range map[string]struct {
+		group *snib.Group
+		hours time.Duration
+	}{
+		"another option": {hour.With(snib.Owner(7)), 1},
+		"no option":      {hour.With(), 1},
+		"the same again": {hour.With(snib.Lease(3 * time.Hour)), 3},
+		"the first":      {hour, 1}, // which is as it was
+	} {
+		hold := lock(t, group.group)
+		if left := hold.Remaining(); left > group.hours*time.Hour || left < group.hours*time.Hour-time.Hour/2 {
+			t.Errorf("%s: %v are left", what, left)
+		}
+		must(t, hold.Unlock(background))
+	}
+	_, open := quorum(t, 3)
+	must(t, lock(t, open().With(snib.Lease(time.Hour))).Unlock(background)) // still without quarantine
 }
 
 // quorum starts servers, and returns a function that makes groups of new clients.

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -44,10 +46,16 @@ func (l *lock) take(o *lockOptions, make func() (uint64, error)) {
 	}
 	l.owner = o.owner
 	l.handle, l.err = make()
-	if l.err == nil {
-		runtime.AddCleanup(l, freeLock, l.handle)
+	if err, bad := l.err.(*Error); bad {
+		err.Text = inGo.Replace(err.Text)
+		return
 	}
+	runtime.AddCleanup(l, freeLock, l.handle)
 }
+
+// inGo gives the core's options the names that they have here.
+var inGo = strings.NewReplacer("the flag FENCED", "the option FencedTokens", "the flag PREFER_WRITER", "the option PreferWriter",
+	"the flag NO_QUARANTINE", "the option NoQuarantine", "max_hold is", "MaxHold is")
 
 func newLockOptions(options []LockOption) *lockOptions {
 	o := new(lockOptions)
@@ -73,13 +81,15 @@ func (l *lock) Kind() string {
 	return l.kind.String()
 }
 
-// about adds the lock's name and kind to an error.
+// about adds the lock's name and kind to an error, and to its sentence unless the core has done so: it knows of which lock
+// an operation is, but not of which one an argument was.
 func (l *lock) about(err *Error) *Error {
 	if err.Name != "" || l.name == "" {
 		return err
 	}
 	err.Name, err.Kind = l.name, l.kind.String()
-	if !err.told && err.Code != ErrClosed { // which is about the client
+	named := strings.HasPrefix(err.Text, l.kind.title()+` "`) || strings.Contains(err.Text, strconv.Quote(l.name))
+	if !named && err.Code != ErrClosed { // which is about the client
 		err.Text = fmt.Sprintf("%s %.100q: %s", l.kind.title(), l.name, err.Text)
 	}
 	return err

@@ -207,7 +207,7 @@ int cli_acl(const struct cli *cli)
 {
     struct rules rules = {.cli = cli};
     if (strlen(cli->name) > 500)
-        return cli_usage(cli, "the prefix is longer than any name", "");
+        return cli_usage(cli, "the prefix is longer than any name", NULL);
     char *printable = cli_printable(cli->name);
     bool is_plain = strcmp(printable, cli->name) == 0 && !strchr(cli->name, ' ');
     free(printable);

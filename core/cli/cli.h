@@ -149,7 +149,7 @@ int cli_open_all(const struct cli *cli, snib_lock *const *locks, int n, snib_loc
 /* cli_open_quorum - one lock that takes most of these n, each on a server of its own; as cli_open(). */
 int cli_open_quorum(const struct cli *cli, snib_lock *const *locks, int n, snib_lock **out_lock);
 
-/* cli_usage - report a usage error, `what` followed by `which`, and return its exit code. */
+/* cli_usage - report a usage error, `what` followed by the argument `which`, if not NULL, and return its exit code. */
 int cli_usage(const struct cli *cli, const char *what, const char *which);
 
 /* cli_fail - report an error on stderr and return its exit code. */

@@ -89,12 +89,12 @@ static int set_environment(const struct cli *cli, int64_t token)
     return error;
 }
 
-int command_exec(const struct cli *cli, const struct guard_message *go, const sigset_t *mask)
+int command_exec(const struct cli *cli, const struct guard_message *exec, const sigset_t *mask)
 {
-    int error = set_environment(cli, go->token);
+    int error = set_environment(cli, exec->token);
     if (error)
         return error;
-    if (cli_now_ns() >= go->deadline_ns)
+    if (cli_now_ns() >= exec->deadline_ns)
         return 0;
     sigprocmask(SIG_SETMASK, mask, NULL);
     execvp(cli->command[0], cli->command);

@@ -1,7 +1,7 @@
 /* guard.c - see guard.h.
  *
  * One thread, one loop: poll() over the link, a signalfd for SIGCHLD, a timer on the boot clock,
- * and the pipe that reports exec.  All signals are blocked, so only SIGKILL ends it and only
+ * and the socket that reports exec.  All signals are blocked, so only SIGKILL ends it and only
  * SIGSTOP stops it.
  *
  *     idle --GO--> starting --exec--> running --COMMAND ended--> rest --nothing left--> exit
@@ -10,8 +10,9 @@
  *                     v                  v                         v
  *                  SIGKILL            SIGTERM, and SIGKILL after the grace
  *
- * A child that has not yet become COMMAND is killed immediately: no part of COMMAND may start any
- * more, however long its exec takes.
+ * The child becomes COMMAND when snib says EXEC: the terminal can only be lent to a group that there is, and
+ * COMMAND may look for it at once.  A child that has not yet become COMMAND is killed immediately: no part of
+ * COMMAND may start any more, however long its exec takes.
  *
  * A silent snib.  After a loss that snib tells of, COMMAND has its whole grace.  If snib stands
  * still, nobody tells, and the next holder may have the lock at the deadline.  So with --on-loss
@@ -67,9 +68,10 @@ struct ward {
     int link;
     int signals;
     int timer;
-    int report; /* ends when COMMAND is executed, or says why it was not; -1: none, or has ended */
+    int report; /* to what becomes COMMAND; ends when it is executed, or says why it was not; -1: none, or has ended */
     pid_t command; /* leads its group; 0: not forked, or has ended */
     pid_t group;   /* COMMAND's, also when it has ended; 0: not forked */
+    pid_t caller;  /* the group of snib, and of a script that called it */
     bool is_executed;
     bool is_told;   /* it was reported why COMMAND could not be run */
     bool is_denied; /* killed before it ran */
@@ -139,6 +141,7 @@ static void on_held(struct ward *ward, int64_t deadline_ns)
 static _Noreturn void become_command(const struct ward *ward, const struct guard_message *go,
                                      pid_t parent, int report)
 {
+    struct guard_message exec;
     setpgid(0, 0);
     if (go->value) { /* by these it asks for it; in a shell's $(...) they are ignored, and reading would fail */
         signal(SIGTTIN, SIG_DFL);
@@ -147,10 +150,10 @@ static _Noreturn void become_command(const struct ward *ward, const struct guard
     /* If the guardian and snib are both killed, at least COMMAND itself does not stay. */
     if (ward->cli->on_loss != ON_LOSS_IGNORE)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent)
+    if (getppid() != parent || recv(report, &exec, sizeof exec, 0) != sizeof exec)
         _exit(EXIT_USAGE);
-    int error = command_exec(ward->cli, go, ward->mask);
-    while (write(report, &error, sizeof error) < 0 && errno == EINTR)
+    int error = command_exec(ward->cli, &exec, ward->mask);
+    while (send(report, &error, sizeof error, MSG_NOSIGNAL) < 0 && errno == EINTR)
         ;
     _exit(EXIT_NOT_RUNNABLE);
 }
@@ -167,13 +170,15 @@ static void start(struct ward *ward, const struct guard_message *go)
     int report[2];
     pid_t parent = getpid();
     on_held(ward, go->deadline_ns);
-    if (pipe2(report, O_CLOEXEC | O_NONBLOCK) != 0) {
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, report) != 0) {
         give_up(ward, errno);
         return;
     }
     pid_t pid = fork();
-    if (pid == 0)
+    if (pid == 0) {
+        close(report[0]);
         become_command(ward, go, parent, report[1]);
+    }
     int error = errno;
     close(report[1]);
     if (pid < 0) {
@@ -187,11 +192,19 @@ static void start(struct ward *ward, const struct guard_message *go)
     say(ward, GUARD_STARTED, pid);
 }
 
+/* The child may become COMMAND. */
+static void let_go(struct ward *ward, const struct guard_message *exec)
+{
+    on_held(ward, exec->deadline_ns);
+    ssize_t n = send(ward->report, exec, sizeof *exec, MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)n; /* it has ended */
+}
+
 /* Check whether COMMAND was executed; report it if it could not be. */
 static void look_at_exec(struct ward *ward)
 {
     int error = 0;
-    ssize_t n = ward->report < 0 ? -1 : read(ward->report, &error, sizeof error);
+    ssize_t n = ward->report < 0 ? -1 : recv(ward->report, &error, sizeof error, MSG_DONTWAIT);
     if (n < 0)
         return; /* not yet */
     ward->is_told = n == sizeof error;
@@ -288,10 +301,24 @@ static void end_in_time(struct ward *ward)
     end_all(ward, min_ns(grace_ns, kill_after_ns(ward)));
 }
 
+/* The terminal that was lent to COMMAND, which may have passed it on, goes back to the script that called snib: otherwise
+ * that could not read any more. */
+static void return_terminal(const struct ward *ward)
+{
+    int terminal = ward->group ? open("/dev/tty", O_RDWR | O_CLOEXEC) : -1;
+    if (terminal < 0)
+        return;
+    pid_t now = tcgetpgrp(terminal);
+    if (now == ward->group || (now > 0 && now != ward->caller && !kin_is_others(now)))
+        tcsetpgrp(terminal, ward->caller);
+    close(terminal);
+}
+
 /* snib has ended, and renewal with it. */
 static void on_orphaned(struct ward *ward)
 {
     ward->is_orphan = true;
+    return_terminal(ward);
     look_at_exec(ward);
     if (ward->cli->on_loss == ON_LOSS_IGNORE && (ward->command == 0 || ward->is_executed))
         _exit(0);
@@ -418,6 +445,8 @@ static void listen_to_snib(struct ward *ward)
         ward->stops_n = 0;
         if (message.word == GUARD_GO)
             start(ward, &message);
+        else if (message.word == GUARD_EXEC)
+            let_go(ward, &message);
         else if (message.word == GUARD_HELD)
             on_held(ward, message.deadline_ns);
         else if (message.word == GUARD_SIGNAL)
@@ -494,6 +523,7 @@ int guard_start(const struct cli *cli, const sigset_t *mask, struct guard *out)
                             .mask = mask,
                             .link = links[1],
                             .report = -1,
+                            .caller = getpgrp(),
                             .deadline_ns = INT64_MAX,
                             .silent_ns = INT64_MAX,
                             .kill_ns = INT64_MAX};

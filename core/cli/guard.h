@@ -21,12 +21,13 @@
 
 enum guard_word {
     /* from snib */
-    GUARD_GO = 1, /* start COMMAND; token, deadline; value: whether there is a terminal to lend */
-    GUARD_HELD,   /* the lock is held; deadline */
+    GUARD_GO = 1, /* fork for COMMAND; deadline; value: whether there is a terminal to lend */
+    GUARD_EXEC, /* the child may become COMMAND: it has the terminal if it is to; token, deadline */
+    GUARD_HELD, /* the lock is held; deadline */
     GUARD_SIGNAL, /* value: a signal for COMMAND */
     GUARD_LOST,   /* the lock is lost */
     /* from the guardian */
-    GUARD_STARTED, /* value: COMMAND's process group */
+    GUARD_STARTED, /* the child waits for GUARD_EXEC; value: COMMAND's process group */
     GUARD_FAILED,  /* COMMAND could not be run; value: errno, or 0: the lock was lost before */
     GUARD_STOPPED, /* value: the signal that stopped it, or what it has left */
     GUARD_ENDED,   /* value: its exit code */
@@ -66,6 +67,6 @@ void guard_end(struct guard *guard, pid_t group);
 
 /* command_exec - become COMMAND unless the deadline has passed (command.c).  Returns errno, or 0 if
  * it was too late. */
-int command_exec(const struct cli *cli, const struct guard_message *go, const sigset_t *mask);
+int command_exec(const struct cli *cli, const struct guard_message *exec, const sigset_t *mask);
 
 #endif

@@ -202,26 +202,39 @@ int kin_signal(int sig, pid_t *out_deaf)
     return living;
 }
 
-static bool find_others(pid_t group)
+static int count_others(pid_t group)
 {
-    size_t n = 0;
+    size_t n;
+    int others = 0;
     struct process *all = read_all(&n);
-    bool found = false;
-    if (all)
-        mark_kin(all, n);
-    for (size_t i = 0; all && i < n; i++)
-        found = found || (all[i].group == group && !all[i].is_kin && !all[i].is_dead &&
-                          all[i].pid != getpid());
+    if (!all)
+        return -1;
+    mark_kin(all, n);
+    for (size_t i = 0; i < n; i++)
+        others +=
+            all[i].group == group && !all[i].is_kin && !all[i].is_dead && all[i].pid != getpid();
     free(all);
-    return found;
+    return others;
+}
+
+/* How many living processes that are neither descendants nor this one are in the group; -1: /proc cannot be read. */
+static int others_in(pid_t group)
+{
+    free_spare();
+    int others = count_others(group);
+    take_spare();
+    return others;
 }
 
 bool kin_is_others(pid_t group)
 {
-    free_spare();
-    bool found = find_others(group);
-    take_spare();
-    return found;
+    return others_in(group) > 0;
+}
+
+bool kin_is_alone(void)
+{
+    pid_t own = getpgrp(); /* 0: it is of another process namespace, of which little is seen here */
+    return own > 0 && others_in(own) == 0;
 }
 
 void kin_end(void)

@@ -24,6 +24,10 @@ int kin_signal(int sig, pid_t *out_deaf);
  * false when /proc cannot be read. */
 bool kin_is_others(pid_t group);
 
+/* kin_is_alone - whether nobody else is in the caller's process group, that is, no living process but descendants; false
+ * when /proc cannot be read. */
+bool kin_is_alone(void);
+
 /* kin_end - kill all descendants and wait until none is left. */
 void kin_end(void);
 

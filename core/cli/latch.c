@@ -26,15 +26,18 @@ static int read_words(const struct cli *cli, enum verb *out_verb, int64_t *out_n
         return cli_usage(cli, "latch NAME is followed by set N, down, wait or nothing, not ", word);
     *out_verb = (enum verb)verb;
     *out_n = verb == SET ? cli_read_number(number, 1, COUNT_MAX) : 0;
+    if (*out_n < 0 && cli->names_n > 2)
+        return cli_usage(cli, "latch NAME set needs a number from 1 to 2147483647, not ", number);
     if (*out_n < 0)
-        return cli_usage(cli, "latch NAME set needs a number from 1 to 2147483647",
-                         cli->names_n > 2 ? "" : ", such as latch NAME set 3");
+        return cli_usage(
+            cli, "latch NAME set needs a number from 1 to 2147483647, such as latch NAME set 3",
+            NULL);
     if (verb != SET && cli->names_n > 2)
         return cli_usage(cli, "too many arguments: ", number);
     if (verb != WAIT && cli->wait_ms >= 0)
-        return cli_usage(cli, "--wait goes with latch NAME wait", "");
+        return cli_usage(cli, "--wait goes with latch NAME wait", NULL);
     if (verb != WAIT && cli->busy_code >= 0)
-        return cli_usage(cli, "--busy-code goes with latch NAME wait", "");
+        return cli_usage(cli, "--busy-code goes with latch NAME wait", NULL);
     return 0;
 }
 

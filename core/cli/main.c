@@ -416,7 +416,7 @@ static int refuse_option(int id, char **argv, const struct cli *cli)
     if (optopt >= 256) {
         snprintf(text, sizeof text, "--%s %s", option_name(optopt),
                  id == ':' ? "needs a value" : "takes no value");
-        return cli_usage(cli, text, "");
+        return cli_usage(cli, text, NULL);
     }
     if (optopt) {
         snprintf(text, sizeof text, "-%c", optopt);
@@ -481,7 +481,7 @@ static int settle_kind(struct cli *cli, const struct command *command)
         cli->kind = SNIB_FENCED;
         cli->flags = 0;
     } else if (is_fenced && cli->kind != SNIB_FAIR && cli->kind != SNIB_WRITE) {
-        return cli_usage(cli, "--fenced goes with --fair, --write or no kind", "");
+        return cli_usage(cli, "--fenced goes with --fair, --write or no kind", NULL);
     } else if (cli->kind == 0 && is_taking(command)) {
         cli->kind = SNIB_MUTEX;
     }
@@ -495,14 +495,14 @@ static int check_quorum(const struct cli *cli, const struct command *command)
         return cli_usage(cli, "only run, hold and scripts take more than one --url, not ",
                          command->name);
     if (cli->urls_n == 2)
-        return cli_usage(cli, "a quorum has 3 to 15 servers: add a third --url, or give one", "");
+        return cli_usage(cli, "a quorum has 3 to 15 servers: add a third --url, or give one", NULL);
     if (cli->names_n > 1)
         return cli_usage(
             cli,
             "several --url make a quorum of one lock, but this is a second name: ", cli->names[1]);
     if (cli->kind || cli->flags)
         return cli_usage(
-            cli, "several --url make a quorum of mutexes, so do not add a kind or --fenced", "");
+            cli, "several --url make a quorum of mutexes, so do not add a kind or --fenced", NULL);
     return 0;
 }
 
@@ -518,7 +518,7 @@ static int check(const struct cli *cli, const struct command *command, uint64_t 
         return cli_usage(cli, text, command->name);
     }
     if (command->run == cli_release && !cli->is_forced)
-        return cli_usage(cli, "release requires --force", "");
+        return cli_usage(cli, "release requires --force", NULL);
     if (command->needs_name && !cli->name)
         return cli_usage(cli,
                          command->run == cli_acl ? "a prefix of names is missing after "
@@ -527,7 +527,7 @@ static int check(const struct cli *cli, const struct command *command, uint64_t 
     if (command->run == cli_doctor && cli->name && strstr(cli->name, "://"))
         return cli_usage(cli, "name the server by --url, not as an argument of ", command->name);
     if (cli->is_once && given & BIT(OPTION_INTERVAL))
-        return cli_usage(cli, "--interval cannot be used with --once", "");
+        return cli_usage(cli, "--interval cannot be used with --once", NULL);
     if (cli->names_n > 1 && cli->flags & SNIB_LOCK_FENCED)
         return cli_usage(cli,
                          "--fenced is for one lock, but this is a second name: ", cli->names[1]);
@@ -537,9 +537,10 @@ static int check(const struct cli *cli, const struct command *command, uint64_t 
             return code;
     }
     if (command->run == cli_run && !cli->command)
-        return cli_usage(cli, "a command is missing; write it after --, or use snib hold NAME", "");
+        return cli_usage(cli, "a command is missing; write it after --, or use snib hold NAME",
+                         NULL);
     if (command->run == cli_hold && cli->command)
-        return cli_usage(cli, "hold runs no command; use run NAME -- COMMAND", "");
+        return cli_usage(cli, "hold runs no command; use run NAME -- COMMAND", NULL);
     if (command->run != cli_run && cli->command)
         return cli_usage(cli, "only run takes a command after --, not ", command->name);
     return 0;
@@ -613,7 +614,7 @@ int main(int argc, char **argv)
         return cli_usage(&cli,
                          "a command is missing: run, hold, info, list, top, stats, release, latch, "
                          "doctor, acl, scripts or plan",
-                         "");
+                         NULL);
     int code = take_rest_of_line(argv + optind, command, &cli);
     if (code != 0)
         return code;

@@ -203,8 +203,8 @@ static const struct number {
 } numbers[PLAN_N] = {
     [PLAN_LOCKS] = {"locks", 0, 1000000000000, "a number from 0 to 1000000000"},
     [PLAN_CLIENTS] = {"clients", 1000, 1000000000, "a number from 1 to 1000000"},
-    [PLAN_RATE] = {"rate", 0, 100000000000, "a number a second from 0 to 100000000, such as 0.5"},
-    [PLAN_CONTENDED] = {"contended", 0, 100000, "a percentage from 0 to 100"},
+    [PLAN_RATE] = {"rate", 0, 100000000000, "0, or a number a second from 0.001 to 100000000"},
+    [PLAN_CONTENDED] = {"contended", 0, 100000, "0, or a percentage from 0.001 to 100"},
     [PLAN_WAITERS] = {"waiters", 0, 1000000000000, "a number from 0 to 1000000000"},
     [PLAN_SHARDS] = {"shards", 1000, SHARDS_MOST * 1000, "a number from 1 to 1000"},
     [PLAN_REPLICAS] = {"replicas", 1000, 100000, "a number from 1 to 100"},
@@ -217,12 +217,20 @@ static bool is_decimal(int which)
     return which == PLAN_RATE || which == PLAN_CONTENDED || which == PLAN_SERVER_SPEED;
 }
 
+/* Whether these digits are more than nothing, which rounding may have made of them. */
+static bool is_something(const char *digits)
+{
+    return strpbrk(digits, "123456789") != NULL;
+}
+
 int plan_take(int which, const char *value, struct cli *cli)
 {
     const struct number *number = &numbers[which];
     char text[128];
     int64_t n = cli_read_thousandths(value);
-    if (n >= number->min && n <= number->max && (is_decimal(which) || n % 1000 == 0)) {
+    bool is_kept =
+        is_decimal(which) ? n > 0 || !is_something(value) : !is_something(strchrnul(value, '.'));
+    if (n >= number->min && n <= number->max && is_kept) {
         cli->plan[which] = n;
         return 0;
     }
@@ -291,7 +299,7 @@ int cli_plan(const struct cli *cli)
                                 .is_durable = cli->is_durable}};
     const char *wrong = contradiction(cli, &a.plan);
     if (wrong)
-        return cli_usage(cli, wrong, "");
+        return cli_usage(cli, wrong, NULL);
     a.server = server_of(&a.plan, a.plan.shards);
     a.flow = sum(&a.server);
     a.core = core_of(&a.plan, a.plan.shards);

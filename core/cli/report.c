@@ -198,11 +198,11 @@ static char *without_password(const char *text)
     return out;
 }
 
-/* An argument as a message quotes it, to be freed: one long word must not push out the rest of the sentence, and a URL may
- * have been given in the wrong place. */
+/* An argument as a message quotes it, to be freed: one long word must not push out the rest of the sentence, a URL may
+ * have been given in the wrong place, and an empty one has to be seen. */
 static char *quoted(const char *text)
 {
-    char *shown = without_password(text);
+    char *shown = without_password(*text ? text : "\"\"");
     char *printable = cli_printable(shown);
     free(shown);
     if (strlen(printable) > QUOTED_MAX) {
@@ -232,8 +232,8 @@ int cli_fail_errno(const struct cli *cli, const char *what)
 
 int cli_usage(const struct cli *cli, const char *what, const char *which)
 {
-    char *text, *shown = quoted(which);
-    if (asprintf(&text, "%s%s; see snib --help", what, shown) < 0)
+    char *text, *shown = which ? quoted(which) : NULL;
+    if (asprintf(&text, "%s%s; see snib --help", what, shown ? shown : "") < 0)
         abort();
     free(shown);
     return fail_with(cli, text);

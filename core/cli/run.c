@@ -11,10 +11,12 @@
  *       exit
  *
  * COMMAND is the child of a guardian (guard.h), which starts, signals and ends it; this file deals
- * with the lock and the terminal.  COMMAND leads its own process group.  The terminal stays with
- * snib's group, which lets pipelines with a pager work, until COMMAND asks for it (the kernel stops
- * it with SIGTTIN or SIGTTOU); then it is lent to COMMAND.  While it is lent, its keys send signals
- * to COMMAND's group alone, which has to stand for snib's:
+ * with the lock and the terminal.  COMMAND leads its own process group.  If snib is in the foreground,
+ * and nobody else is in its group, the terminal is lent to COMMAND before it is executed: programs
+ * such as wget and git only look whether they have it, and are silent without it.  Otherwise it
+ * stays with snib's group, which lets pipelines with a pager work, until COMMAND asks for it (the
+ * kernel stops it with SIGTTIN or SIGTTOU); then it is lent to COMMAND.  While it is lent, its keys
+ * send signals to COMMAND's group alone, which has to stand for snib's:
  *
  * - What stops COMMAND stops snib's whole group, and the terminal is taken back first.  So the shell
  *   sees the job stop, whatever else is in it: a script that called snib, a pipeline, or another
@@ -66,7 +68,7 @@ struct run {
     int key;              /* the signal of a key that is to end snib; 0: none */
     pid_t key_to;         /* and its whole group: 0, or only snib: its pid */
     bool is_started;
-    bool wants_terminal; /* COMMAND has asked for it */
+    bool wants_terminal; /* COMMAND has asked for it, or gets it unasked */
     bool is_lent;        /* it was given to COMMAND's group, and not taken back */
 };
 
@@ -197,7 +199,7 @@ static void pass_loss_on(struct run *run)
         tell_guard(run, GUARD_LOST, 0);
 }
 
-/* Tell the guardian until when the lock is held; word: GUARD_GO or GUARD_HELD.  Returns the
+/* Tell the guardian until when the lock is held; word: GUARD_GO, GUARD_EXEC or GUARD_HELD.  Returns the
  * milliseconds that are left; 0: nothing was told, because the hold is over or about to be. */
 static int64_t tell_held(struct run *run, enum guard_word word)
 {
@@ -228,13 +230,25 @@ static int keep_telling(struct run *run)
 /* The lock was granted: start COMMAND.  Returns -1, or an exit code after reporting the error. */
 static int start_command(struct run *run)
 {
+    /* A script that called snib, or a pager, could not use it meanwhile. */
+    run->wants_terminal = is_foreground(run) && kin_is_alone();
     run->is_started = !run->take.is_lost && tell_held(run, GUARD_GO) > 0;
     if (!run->is_started) {
-        take_lose(&run->take, "before the command could start");
+        take_lose_unused(&run->take);
         return EXIT_LOST;
     }
     run->take.is_used = true;
     return -1;
+}
+
+/* The child that becomes COMMAND is there, and waits. */
+static void on_forked(struct run *run, pid_t group)
+{
+    run->group = group;
+    if (run->take.is_lost) /* which the guardian is told */
+        return;
+    lend_terminal(run);
+    tell_held(run, GUARD_EXEC);
 }
 
 /* COMMAND was not executed. */
@@ -243,7 +257,7 @@ static void on_failed(struct run *run, int error)
     run->code = error == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_RUNNABLE;
     run->take.is_used = false;
     if (error == 0) {
-        take_lose(&run->take, "before the command could start");
+        take_lose_unused(&run->take);
         run->code = EXIT_LOST;
     } else {
         errno = error;
@@ -272,7 +286,7 @@ static int take_words(struct run *run)
     int got;
     while ((got = guard_hear(&run->guard, &message)) > 0) {
         if (message.word == GUARD_STARTED) {
-            run->group = message.value;
+            on_forked(run, message.value);
         } else if (message.word == GUARD_FAILED) {
             on_failed(run, message.value);
         } else if (message.word == GUARD_STOPPED) {

@@ -305,12 +305,12 @@ static int32_t find_kind(const struct cli *cli, const struct description *descri
         cli_usage(cli,
                   "this number may be anything; add --semaphore, --permits or --latch if it "
                   "is one",
-                  "");
+                  NULL);
         return 0;
     }
     if (strcmp(description->kind, "plain") == 0 &&
         !(cli_next_row(description, &at, &row) && is_owner(row.owner))) {
-        cli_usage(cli, "this string may be anything; add --plain if it is a lock", "");
+        cli_usage(cli, "this string may be anything; add --plain if it is a lock", NULL);
         return 0;
     }
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)

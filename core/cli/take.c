@@ -174,15 +174,25 @@ int take_look(struct take *take)
 
 /* ---- Holding --------------------------------------------------------------------------------- */
 
+/* Report the loss by this sentence, if it is not reported yet. */
+static void lose(struct take *take, const char *text)
+{
+    if (!take->is_lost)
+        cli_tell(take->cli, "lost", text);
+    take->is_lost = true;
+}
+
 void take_lose(struct take *take, const char *why)
 {
     char text[sizeof((snib_error *)0)->text + 64];
-    if (take->is_lost)
-        return;
-    take->is_lost = true;
     snprintf(text, sizeof text, "lock lost%s: %s", take->is_used ? " while the command ran" : "",
              why);
-    cli_tell(take->cli, "lost", text);
+    lose(take, text);
+}
+
+void take_lose_unused(struct take *take)
+{
+    lose(take, "the lock was lost before the command could start");
 }
 
 /* The same, as an error says it. */

@@ -46,6 +46,9 @@ void take_continued(struct take *take);
 /* take_lose - the lock is lost; report it, once. */
 void take_lose(struct take *take, const char *why);
 
+/* take_lose_unused - the same before COMMAND could start. */
+void take_lose_unused(struct take *take);
+
 /* take_release - release the hold.  signals: of signals_open(); if one of them asks to end, it waits for an answer no
  * longer than a second.  SNIB_OK; SNIB_LOST after reporting it; or an error with *err. */
 int take_release(struct take *take, int signals, snib_error *err);

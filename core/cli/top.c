@@ -504,6 +504,6 @@ int cli_top(const struct cli *cli)
                          isatty(STDOUT_FILENO)
                              ? "TERM names no terminal with a cursor: add --once or --json"
                              : "standard output is not a terminal: add --once or --json",
-                         "");
+                         NULL);
     return top_run(cli, NULL);
 }

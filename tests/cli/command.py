@@ -23,6 +23,11 @@ SCHEMAS = {path.stem: jsonschema.Draft202012Validator(json.loads(path.read_text(
            for path in (pathlib.Path(__file__).parents[2] / "core/cli/schemas").glob("*.json")}
 
 
+def shown(argument):
+    """As a message about it has it: an empty one has to be seen."""
+    return argument or '""'
+
+
 class CommandCase(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

@@ -85,6 +85,8 @@ class Cli(CommandCase):
             self.assertEqual(done.returncode, code)
             self.assertIn(command, done.stderr)
             self.assertFree("a")
+        done = self.snib("run", "a", "--", "")
+        self.assertEqual((done.returncode, done.stderr), (NOT_FOUND, 'snib: "": No such file or directory\n'))
 
     # ---- loss ------------------------------------------------------------------------------------
 

@@ -764,7 +764,8 @@ class Guard(CommandCase):
             for guardian in children(process.pid):
                 before = switches(guardian)
                 os.kill(guardian, signal.SIGCHLD)
-                wait_for(lambda: switches(guardian) > before and state(guardian) == "S", "the guardian to do what it was told")
+                wait_for(lambda: switches(guardian) > before and state(guardian) == "S" or state(guardian) == "Z",
+                         "the guardian to do what it was told") # or it has ended, as the lock did while the command waited for its exec
             process.send_signal(signal.SIGCONT)
             self.assertIn(process.wait(60), (LOST, BUSY, SERVER)) # if it has not read the grant yet, it may ask again
             self.assertFalse(os.path.exists(ran), f"step {n}")

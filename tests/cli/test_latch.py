@@ -89,6 +89,7 @@ class Latch(CommandCase):
                (["x\ny"], "name")]
         bad += [(["a", "set", number], "number from 1 to 2147483647")
                 for number in ("0", "2147483648", "x", "1x", "", "1.5", " 1")]
+        bad += [(["a", "set", "0"], "not 0; see"), (["a", "set"], "2147483647, such as latch NAME set 3; see")]
         for words, text in bad:
             with self.subTest(words=words):
                 done = self.snib("latch", *words)

@@ -4,7 +4,7 @@ import os
 import time
 import unittest
 
-from command import BUSY, LEASE, LOST, SERVER, TIMEDOUT, USAGE, CommandCase
+from command import BUSY, LEASE, LOST, SERVER, TIMEDOUT, USAGE, CommandCase, shown
 
 # A command that SIGTERM does not end, and that says so.
 DEAF = "trap 'echo told' TERM; echo ready; "
@@ -41,7 +41,19 @@ class Options(CommandCase):
                     done = self.snib("run", "a", option, text, "--", "true")
                     self.assertEqual((done.returncode, done.stdout), (USAGE, ""))
                     self.assertEqual(done.stderr, f"snib: {option} needs a time from {start} to 24h, such as 1.5s or "
-                                                  f"1m30s, not {text}; see snib --help\n")
+                                                  f"1m30s, not {shown(text)}; see snib --help\n")
+
+    def test_empty_words(self):
+        """A variable that was not set, in a script: the message shows that it was empty."""
+        for words, text in ((["run", "a", "--on-loss", "", "--", "true"], '--on-loss needs term, kill or ignore, not ""'),
+                            (["stats", "--output", ""], '--output needs the name of a file, new or old, not ""'),
+                            (["scripts", "--kind", ""], 'semaphore or latch, not ""'), ([""], 'no such command: ""'),
+                            (["info", "a", ""], 'too many arguments: ""'), (["latch", "a", ""], 'wait or nothing, not ""'),
+                            (["latch", "a", "set", ""], 'a number from 1 to 2147483647, not ""')):
+            with self.subTest(words=words):
+                done = self.snib(*words)
+                self.assertEqual((done.returncode, done.stdout), (USAGE, ""))
+                self.assertTrue(done.stderr.endswith(f"{text}; see snib --help\n"), done.stderr)
 
     # ---- limits ----------------------------------------------------------------------------------
 
@@ -53,6 +65,11 @@ class Options(CommandCase):
         self.assertRegex(text, r"^snib: lock lost while the command ran: .*max.?hold.*\n$")
         self.assertGreaterEqual(time.monotonic() - begun, 3.9)
         self.assertFree("a")
+
+    def test_max_hold_is_over_before_the_command(self):
+        done = self.snib("run", "a", "--max-hold", "1ms", "--", "echo", "ran")
+        self.assertEqual((done.returncode, done.stdout), (LOST, ""))
+        self.assertRegex(done.stderr, r"^snib: (the lock was lost before the command could start|lock lost: max.?hold.*)\n$")
 
     def test_max_hold_replaces_that_of_the_url(self):
         url = self.server.url + "?max_hold=1h"
@@ -108,7 +125,7 @@ class Options(CommandCase):
             done = self.snib("run", "b", "--busy-code", text, "--", "true")
             self.assertEqual((done.returncode, done.stdout), (USAGE, ""))
             self.assertEqual(done.stderr,
-                             f"snib: --busy-code needs a number from 0 to 255, not {text}; see snib --help\n")
+                             f"snib: --busy-code needs a number from 0 to 255, not {shown(text)}; see snib --help\n")
 
     def test_quiet(self):
         self.hold("a")

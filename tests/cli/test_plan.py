@@ -5,7 +5,7 @@ import os
 import tempfile
 import unittest
 
-from command import USAGE, CommandCase
+from command import USAGE, CommandCase, shown
 from server import binary
 
 os.environ["SNIB_BENCH_SERVER"] = os.environ.get("SNIB_TEST_SERVER") or binary()
@@ -32,27 +32,29 @@ class Plan(CommandCase):
 
     def test_numbers(self):
         for option, text in (("locks", "a number from 0 to 1000000000"), ("clients", "a number from 1 to 1000000"),
-                             ("rate", "a number a second from 0 to 100000000, such as 0.5"),
-                             ("contended", "a percentage from 0 to 100"), ("waiters", "a number from 0 to 1000000000"),
+                             ("rate", "0, or a number a second from 0.001 to 100000000"),
+                             ("contended", "0, or a percentage from 0.001 to 100"), ("waiters", "a number from 0 to 1000000000"),
                              ("shards", "a number from 1 to 1000"), ("replicas", "a number from 1 to 100"),
                              ("quorum", "a number from 3 to 15"),
                              ("server-speed", "a number from 0.01 to 100, such as 0.5")):
             bad = ["", "-1", "+1", "x", "1x", " 1", "1 ", "1e3", "1,000", "nan", ".5", "1.", "9" * 10, "9" * 30]
-            bad += [] if option in ("rate", "contended", "server-speed") else ["1.5", "0.5"]
+            bad += [] if option in ("rate", "contended", "server-speed") else ["1.5", "0.5", "3.0001"]
             bad += [] if option in ("locks", "rate", "contended", "waiters") else ["0", "0.0"]
+            bad += ["0.0001", "0.0000001"] # not the same as nothing
             bad += {"contended": ["100.1", "101"], "quorum": ["1", "2", "16"], "shards": ["1001"],
                     "replicas": ["101"], "server-speed": ["0.009", "101"]}.get(option, [])
             for value in bad:
                 with self.subTest(option=option, value=value):
                     done = self.snib("plan", "--locks", "9", f"--{option}", value)
                     self.assertEqual((done.returncode, done.stdout), (USAGE, ""))
-                    self.assertEqual(done.stderr, f"snib: --{option} needs {text}, not {value}; see snib --help\n")
+                    self.assertEqual(done.stderr, f"snib: --{option} needs {text}, not {shown(value)}; see snib --help\n")
 
     def test_good_numbers(self):
         for words in (["--locks", "1"], ["--locks", "0", "--rate", "0.5"], ["--rate", "1"], ["--locks", "1.0"],
                       ["--locks", "5", "--waiters", "0", "--contended", "0", "--rate", "0"],
                       ["--locks", "5", "--server-speed", "0.01"], ["--locks", "5", "--lease", "100ms"],
                       ["--locks", "5", "--quorum", "15"], ["--rate", "1", "--contended", "100", "--clients", "2"],
+                      ["--rate", "0.001"], ["--rate", "0.3333333333"], ["--locks", "1.000000"],
                       ["--locks", "5", "--shards", "1000", "--replicas", "100", "--durable"]):
             self.told(*words)
 

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "topology"))
 
 from cluster import Cluster
-from command import SERVER, SNIB, USAGE, CommandCase
+from command import SERVER, SNIB, USAGE, CommandCase, shown
 from server import Server, wait_for
 
 CLIENT = "11111111-1111-8111-8111-11111111111"
@@ -285,7 +285,7 @@ class Stats(CommandCase):
                 done = self.snib("stats", "--output", path)
                 self.assertEqual((done.returncode, done.stdout), (USAGE, ""))
                 self.assertEqual(done.stderr,
-                                 f"snib: --output needs the name of a file, new or old, not {path}; see snib --help\n")
+                                 f"snib: --output needs the name of a file, new or old, not {shown(path)}; see snib --help\n")
         self.assertTrue(link.is_symlink() and stat.S_ISFIFO(os.stat(f"{self.folder.name}/pipe").st_mode))
 
     # ---- when it cannot --------------------------------------------------------------------------

@@ -11,9 +11,9 @@ import sys
 import termios
 import unittest
 
-from command import SNIB, CommandCase
+from command import LEASE, SNIB, CommandCase
 from server import wait_for
-from test_guard import children, parent, state, switches
+from test_guard import ALL, STOPS, alive, children, parent, state, switches
 
 PYTHON = sys.executable
 NESTED = f"{SNIB} run b --"
@@ -44,8 +44,11 @@ class Terminal:
 
     def belongs_to(self, name):
         """Whether the leader of the foreground group is a process of this name."""
-        with open(f"/proc/{os.tcgetpgrp(self.descriptor)}/comm") as file:
-            return file.read() == name + "\n"
+        try:
+            with open(f"/proc/{os.tcgetpgrp(self.descriptor)}/comm") as file:
+                return file.read() == name + "\n"
+        except FileNotFoundError: # nobody is left of the group
+            return False
 
 
 def reap(pid):
@@ -75,6 +78,9 @@ def typed():
     while not select.select([0], [], [], .02)[0]: pass
     return sys.stdin.readline()
 """ + READER.replace("sys.stdin", "iter(typed, '')")
+
+# Prints its process group and the one that has the terminal.
+WHOSE = r"cut -d\  -f5,8 /proc/self/stat"
 
 # It suspends as some editors do.
 EDITOR = """
@@ -119,6 +125,177 @@ class JobControl(CommandCase):
         finally:
             self.server.process.send_signal(signal.SIGCONT)
 
+    # ---- from the start --------------------------------------------------------------------------
+
+    def test_terminal_from_the_start(self):
+        """If nobody else could want it: programs such as wget and git only look whether they have it."""
+        for call, has in (("{}", True), ("{} </dev/null", True), ("sh -c 'exec {}'", True), (NESTED + " {}", True),
+                          (f"{NESTED} {SNIB} run c -- {{}}", True), ("trap '' TTIN TTOU; {}", True), ("{} | cat", False),
+                          ("sleep 1000 | {}", False), ("sh -c '{}; :'", False), ("{} & wait $!", False)):
+            with self.subTest(call=call):
+                terminal = self.on_terminal(f"{call.format(f'{SNIB} run a -- {WHOSE}')}; echo code $?; read line; echo last $line")
+                group, owner = re.search(r"(\d+) (\d+)\r\n", terminal.expect(r"\d+ \d+\r\n")).groups()
+                self.assertEqual(group == owner, has)
+                if "sleep" in call:
+                    terminal.write(b"\x03")
+                    continue
+                terminal.expect("code 0")
+                self.assertTrue(terminal.belongs_to("bash"))
+                terminal.write(b"x\n")
+                terminal.expect("last x")
+
+    def test_group_of_another_process_namespace(self):
+        """Its number is 0 here, so it could not be given the terminal back."""
+        words = "unshare --pid --fork --mount-proc"
+        terminal = self.on_terminal(f"{words} true && echo can; {words} {SNIB} run a -- {WHOSE}; echo code $?; read line; "
+                                    "echo last $line", False)
+        text = terminal.expect("code \\d+")
+        if "can" not in text:
+            self.skipTest("needs the right to make a process namespace")
+        group, owner = re.search(r"(\d+) (\d+)\r\n", text).groups()
+        self.assertNotEqual(group, owner)
+        terminal.write(b"x\n")
+        terminal.expect("last x")
+
+    def test_terminal_from_the_start_after_a_wait(self):
+        """Which was interrupted: what counts is who has the terminal when the lock is granted."""
+        for resume, has in ("fg", True), ("bg; wait", False):
+            with self.subTest(resume=resume):
+                holder = self.start("hold", "a")
+                self.assertIn("holding", holder.stdout.readline())
+                terminal = self.on_terminal(f"{SNIB} run a -q -- {WHOSE}; echo stopped $?; {resume}; echo code $?")
+                wait_for(lambda: self.server("PUBSUB", "CHANNELS"), "the waiter")
+                terminal.write(b"\x1a")
+                terminal.expect("stopped 148")
+                wait_for(lambda: state(children(terminal.pid)[0]) != "T", "the waiter to go on")
+                holder.terminate()
+                group, owner = re.search(r"(\d+) (\d+)\r\n", terminal.expect(r"\d+ \d+\r\n")).groups()
+                self.assertEqual(group == owner, has)
+                terminal.expect("code 0")
+                self.assertFree("a")
+
+    def test_stop_of_one_that_never_asks(self):
+        """It goes on in the background, and in the foreground it has the terminal again."""
+        script = ("import os, signal, time\n"
+                  "def tell(*_): os.write(1, b'mine\\n' if os.tcgetpgrp(0) == os.getpgrp() else b'not mine\\n')\n"
+                  "signal.signal(signal.SIGCONT, tell)\n"
+                  "tell()\n"
+                  f"while not os.path.exists('{self.folder.name}/go'): time.sleep(.01)\n")
+        for call in "{}", NESTED + " {}":
+            with self.subTest(call=call):
+                terminal = self.on_terminal(f"{call.format(f'{SNIB} run a -- {self.python(script)}')}; echo stopped $?; read line; "
+                                            "bg; read line; kill -TSTP %1; wait %1; fg; echo code $?; read line; echo last $line")
+                self.assertNotIn("not", terminal.expect("mine"))
+                terminal.write(b"\x1a")
+                terminal.expect("stopped 148")
+                self.assertTrue(terminal.belongs_to("bash"))
+                terminal.write(b"\n")
+                terminal.expect("not mine")
+                terminal.write(b"\n")
+                terminal.expect("snib run")
+                self.assertNotIn("not", terminal.expect("mine"))
+                self.go()
+                terminal.expect("code 0")
+                os.remove(f"{self.folder.name}/go")
+                terminal.write(b"x\n")
+                terminal.expect("last x")
+
+    def test_interrupt_of_one_that_never_asks(self):
+        """Each level dies of it, and this shell, which runs a script, goes on no more: as without snib."""
+        script = ("import os, signal, time\nsignal.signal(signal.SIGINT, signal.SIG_DFL)\n"
+                  "os.write(1, b'ready\\n')\ntime.sleep(1000)\n")
+        for call in "{}", NESTED + " {}", f"{NESTED} sh -c '{{}}; echo after'":
+            with self.subTest(call=call):
+                terminal = self.on_terminal(f"{call.format(f'{SNIB} run a -- {self.python(script)}')}; echo code $?")
+                terminal.expect("ready")
+                terminal.write(b"\x03")
+                end = wait_for(lambda: os.waitid(os.P_PID, terminal.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT), "the end")
+                self.assertEqual(end.si_status, 128 + signal.SIGINT)
+                self.assertFree("a")
+
+    def test_loss_while_it_has_the_terminal(self):
+        """The shell has it again, with its modes."""
+        script = "import os, signal, tty\ntty.setraw(0)\nos.write(1, b'ready')\nsignal.pause()\n"
+        terminal = self.on_terminal(f"{SNIB} run a --lease {LEASE} -- {self.python(script)}; echo code $?; read line; "
+                                    "echo last $line")
+        terminal.expect("ready")
+        self.assertFalse(termios.tcgetattr(terminal.descriptor)[3] & termios.ICANON)
+        self.server("DEL", "a")
+        terminal.expect("lock lost while the command ran: deleted")
+        terminal.expect("code 123")
+        self.assertTrue(termios.tcgetattr(terminal.descriptor)[3] & termios.ICANON)
+        terminal.write(b"x\n")
+        terminal.expect("last x")
+
+    def test_snib_that_is_killed(self):
+        """Whoever called it has the terminal again soon, a script that called it, too."""
+        until = f"while set -- $({WHOSE}); test $1 != $2; do sleep .02; done"
+        for job_control in True, False:
+            with self.subTest(job_control=job_control):
+                terminal = self.on_terminal(f"{SNIB} run a --lease {LEASE} -- {self.python(READER)}; echo code $?; {until}; "
+                                            "read line; echo last $line", job_control)
+                terminal.expect("ready")
+                terminal.write(b"one\n")
+                terminal.expect("got one")
+                os.kill(parent(parent(os.tcgetpgrp(terminal.descriptor))), signal.SIGKILL)
+                terminal.expect("code 137")
+                wait_for(lambda: not alive("a"), "the end of the command") # which could get the next line: it is reading
+                self.assertTrue(terminal.belongs_to("bash"))
+                terminal.write(b"x\n")
+                terminal.expect("last x")
+                self.assertFree("a")
+
+    def test_terminal_that_is_closed(self):
+        script = f"trap 'touch {self.folder.name}/hung_up; exit 3' HUP; echo ready; while :; do sleep .02; done"
+        terminal = self.on_terminal(f"{SNIB} run a -- sh -c \"{script}\"; echo code $?")
+        terminal.expect("ready")
+        with open(os.devnull) as null:
+            os.dup2(null.fileno(), terminal.descriptor)
+        wait_for(lambda: os.path.exists(f"{self.folder.name}/hung_up"), "the hangup")
+        self.assertFree("a")
+
+    def one_step(self, role, n, number, lease):
+        """A signal at the n-th system call of one of its processes.  False: it had fewer calls."""
+        mark = f"{self.folder.name}/{role}-{n}-{number:d}"
+        stop = f"SNIB_STOP={role}:{n}:{number:d}:{mark} LD_PRELOAD={STOPS}"
+        terminal = self.on_terminal(f"{stop} {SNIB} run a --lease {lease} -- {WHOSE}; echo code $?; fg; echo code $?; "
+                                    "read line; echo last $line")
+        text = terminal.expect(r"code \d+\r\n(.*\r\n)*.*code \d+\r\n")
+        for group, owner in re.findall(r"(\d+) (\d+)\r\n", text):
+            if role != 0 or number == signal.SIGTSTP: # or the shell takes it, while the command goes on
+                self.assertEqual(group, owner, (role, n, number, text))
+        self.assertTrue(terminal.belongs_to("bash"), text)
+        terminal.write(b"x\n")
+        terminal.expect("last x")
+        self.assertFree("a")
+        return os.path.exists(mark), text
+
+    def steps(self, role, number, lease, *endings):
+        """At all steps, but in a quick run only at some of the later ones."""
+        n, more = 1, True
+        while more:
+            more, text = self.one_step(role, n, number, lease)
+            self.assertTrue(any(re.search(ending, text) for ending in endings), (role, n, number, text))
+            n += 1 if ALL or n < 16 else 5
+        self.assertGreater(n, 8)
+
+    def test_stopped_at_each_step(self):
+        """It starts in the foreground, and has the terminal, however late."""
+        if not STOPS:
+            self.skipTest("SNIB_STOPS names no library to preload (a sanitized build has none)")
+        for role in 0, 2:
+            self.steps(role, signal.SIGTSTP, "1m", r"\d+ \d+\r\n")
+            self.steps(role, signal.SIGSTOP, "1m", r"\d+ \d+\r\n")
+
+    def test_killed_at_each_step(self):
+        if not STOPS:
+            self.skipTest("SNIB_STOPS names no library to preload (a sanitized build has none)")
+        self.steps(0, signal.SIGKILL, "600ms", "code 137", "code 0")
+        self.steps(1, signal.SIGKILL, "600ms", "code 125", "code 0")
+        self.steps(2, signal.SIGKILL, "600ms", "code 137", "code 0")
+
+    # ---- when it asks ----------------------------------------------------------------------------
+
     def test_terminal_is_handed_over_on_demand(self):
         for job_control in (True, False):
             terminal = self.on_terminal(
@@ -133,15 +310,14 @@ class JobControl(CommandCase):
             self.assertFree("a")
 
     def test_interrupt_from_the_terminal(self):
-        for wait in ("signal.pause()", "input()"): # without and with the terminal
-            script = ("import os, signal, sys\n" # os.write: the signal may come within the line before
+        for job_control, wait in (True, "while True: time.sleep(.02)"), (False, "input()"): # it has the terminal, or asks for it
+            script = ("import os, signal, sys, time\n" # os.write: the signal may come within the line before
                       "def interrupted(*_): os.write(1, b'interrupted\\n'); sys.exit(9)\n"
                       "signal.signal(signal.SIGINT, interrupted)\n"
                       f"os.write(1, b'ready\\n')\n{wait}\n")
-            terminal = self.on_terminal(f"{SNIB} run a -- {self.python(script)}; echo code $?")
+            terminal = self.on_terminal(f"{SNIB} run a -- {self.python(script)}; echo code $?", job_control)
             terminal.expect("ready")
-            if wait == "input()":
-                wait_for(lambda: not terminal.belongs_to("snib"), "the hand-over")
+            wait_for(lambda: not terminal.belongs_to("bash"), "the hand-over")
             terminal.write(b"\x03")
             terminal.expect("interrupted")
             terminal.expect("code 9")
@@ -250,12 +426,14 @@ class JobControl(CommandCase):
         script = "(while kill -0 $$; do sleep .02; done 2>/dev/null; echo ready; exec sleep 1000) & exit"
         terminal = self.on_terminal(f"{SNIB} run a --rest wait -- sh -c '{script}'; echo stopped $?")
         terminal.expect("ready")
+        wait_for(lambda: terminal.belongs_to("snib"), "it to be taken back")
         terminal.write(b"\x1a")
         terminal.expect("stopped 148")
 
     def test_the_rest_gets_no_terminal(self):
         """It would wait for it for ever, and hold the lock."""
-        script = "(while kill -0 $$; do sleep .02; done 2>/dev/null; exec cat) </dev/tty & exit 3"
+        script = (f"(while kill -0 $$ || {{ set -- $({WHOSE}); test $1 = $2; }}; do sleep .02; done 2>/dev/null; exec cat) "
+                  "</dev/tty & exit 3")
         terminal = self.on_terminal(f"{SNIB} run a --rest wait -- sh -c '{script}'; echo code $?")
         terminal.expect("code 3")
 
