@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "00ee8fa98aba1549"
+#define SNIB_BUILD_ID "f0ab25718d8a9464"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -5581,8 +5581,7 @@ static void exit_unlock(bool locked)
 static void snib__exit_add(struct snib__client *client)
 {
     bool locked = exit_lock();
-    if (atomic_exchange(&exit_process, getpid()) != getpid())
-        exit_first = NULL;
+    atomic_store(&exit_process, getpid());
     client->exit_next = exit_first;
     client->exit_prev = NULL;
     if (exit_first)

@@ -49,8 +49,7 @@ static void exit_unlock(bool locked)
 void snib__exit_add(struct snib__client *client)
 {
     bool locked = exit_lock();
-    if (atomic_exchange(&exit_process, getpid()) != getpid())
-        exit_first = NULL;
+    atomic_store(&exit_process, getpid());
     client->exit_next = exit_first;
     client->exit_prev = NULL;
     if (exit_first)
