@@ -118,7 +118,7 @@ class Programs:
         order = [f"unit_{stem}", "unit_wander", "unit_cluster", "unit_links", "unit_lanes", "unit_hold"]
         unit = sorted(
             (name for name in self.tests if name.startswith("unit_")),
-            key=lambda name: (order.index(name) if name in order else len(order), name == "unit_tls"),
+            key=lambda name: (order.index(name) if name in order else len(order), name in ("unit_tls", "unit_tls_files")),
         )
         sims = sorted(name for name in self.tests if name.startswith("sim"))
         return [(self.tests[name], FEW_SEEDS, CHEAP) for name in unit] + [

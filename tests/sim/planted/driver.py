@@ -57,21 +57,21 @@ MUTANTS = [
         "driver/tls_trust.c",
         "walk->hash = trust_hash(walk->hash, &place, sizeof place);",
         "(void)0;",
-        "unit/tls folders_are_read_once",
+        "unit/tls_files folders_are_read_once",
     ),
     Mutant(
         "the system's folders of CAs are read when a certificate is verified, or never",
         "driver/tls_trust.c",
         "if ((is_folder || !config->ca) && !trust_read_folders(",
         "if (is_folder && !trust_read_folders(",
-        "unit/tls no_file_in_a_handshake",
+        "unit/tls_files no_file_in_a_handshake",
     ),
     Mutant(
         "a folder that has no CA is trusted in silence",
         "driver/tls_trust.c",
         "return !ca || walk->read > 0 ||",
         "return true ||",
-        "unit/tls folders_are_read_once",
+        "unit/tls_files folders_are_read_once",
     ),
     Mutant(
         "connecting knows no limit",
@@ -283,13 +283,6 @@ MUTANTS = [
         "unit_tls_memory",
     ),
     Mutant(
-        "CAs for which there was no descriptor are forgotten for good",
-        "driver/tls_trust.c",
-        "if (snib__sys_short(errno))",
-        "if (ca && snib__sys_short(errno))",
-        "unit_tls",
-    ),
-    Mutant(
         "who keeps a token to its end is asked without a pause",
         "driver/login.c",
         "at = at > soonest ? at : soonest;",
@@ -297,11 +290,11 @@ MUTANTS = [
         "unit_login",
     ),
     Mutant(
-        "a certificate in a folder of CAs for which there was no descriptor is refused for good",
+        "a server whose certificate could not be verified for want of memory is refused for good",
         "driver/tls_why.c",
         "if (short_of) {",
         "if (0) {",
-        "unit_tls",
+        "unit_tls_memory",
     ),
     Mutant(
         "a handshake that was short of memory is a refusal",
