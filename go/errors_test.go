@@ -160,7 +160,7 @@ func TestErrorsOfEveryKindName(t *testing.T) {
 	}
 }
 
-// So does an error of an option or an argument, which the core knows nothing of the lock for: once, and in Go's words.
+// So does an error of an option or an argument, once, and in Go's words; but not one of a name, or of members.
 func TestErrorsOfArgumentsName(t *testing.T) {
 	s := startServer(t)
 	client := open(t, s.url())
@@ -192,13 +192,13 @@ func TestErrorsOfArgumentsName(t *testing.T) {
 		"semaphore":    {noLease, "orders", `semaphore "orders": semaphores and latches have no lease`},
 		"put back":     {noPutBack, "orders", `semaphore "orders": `},
 		"extension":    {hold.Extend(background, time.Millisecond), "held", `mutex "held": the lease is out of range`},
-		"info":         {noInfo, "a, b", `multi lock "a, b": `},
-		"force":        {multi.ForceRelease(background), "a, b", `multi lock "a, b": `},
-		"group":        {try(multi.With(snib.MaxHold(0))), "a, b", `multi lock "a, b": MaxHold is out of range`},
-		"twice":        {try(snib.Multi(client.Mutex("a"), client.Mutex("a"))), "a, a", `multi lock "a, a": the lock "a" is given twice`},
+		"info":         {noInfo, "a, b", `multi lock "a" and others: `},
+		"force":        {multi.ForceRelease(background), "a, b", `multi lock "a" and others: `},
+		"group":        {try(multi.With(snib.MaxHold(0))), "a, b", `MaxHold is out of range`},
+		"twice":        {try(snib.Multi(client.Mutex("a"), client.Mutex("a"))), "a, a", `the lock "a" is given twice`},
 		"member":       {try(snib.Multi(client.Mutex("a"), client.Mutex("b", snib.Lease(1)))), "b", `mutex "b": the lease is out of range`},
-		"long":         {try(client.Mutex(long, snib.Lease(1))), long, `mutex "` + long[:100] + `": the lease is out of range`},
-		"control":      {try(client.Mutex("a\nb")), "a\nb", `mutex "a\nb": the lock name`},
+		"long":         {try(client.Mutex(long, snib.Lease(1))), long, `mutex "` + long[:80]},
+		"control":      {try(client.Mutex("a\nb")), "a\nb", `the lock name`},
 		"a name alike": {try(client.Mutex("the lease", snib.Lease(1))), "the lease", `mutex "the lease": the lease is out of range`},
 	} {
 		var e *snib.Error

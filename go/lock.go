@@ -81,15 +81,17 @@ func (l *lock) Kind() string {
 	return l.kind.String()
 }
 
-// about adds the lock's name and kind to an error, and to its sentence unless the core has done so: it knows of which lock
-// an operation is, but not of which one an argument was.
+// about adds the lock's name and kind to an error, and to its sentence where neither the core has done so nor it is about
+// a name, about the members of several locks, or about the client.
 func (l *lock) about(err *Error) *Error {
 	if err.Name != "" || l.name == "" {
 		return err
 	}
 	err.Name, err.Kind = l.name, l.kind.String()
+	ofMembers := (l.kind == kindMulti || l.kind == kindQuorum) &&
+		(err.Code == ErrInvalidArgument || err.Code == ErrInvalidLease || err.Code == ErrInvalidOption)
 	named := strings.HasPrefix(err.Text, l.kind.title()+` "`) || strings.Contains(err.Text, strconv.Quote(l.name))
-	if !named && err.Code != ErrClosed { // which is about the client
+	if !ofMembers && !named && err.Code != ErrInvalidName && err.Code != ErrClosed {
 		err.Text = fmt.Sprintf("%s %.100q: %s", l.kind.title(), l.name, err.Text)
 	}
 	return err
