@@ -112,11 +112,14 @@ PyObject *snib__py_str(const char *text)
 
 static int not_a_str(PyObject *object, const char *what)
 {
-    PyObject *kind = PyObject_GetAttrString((PyObject *)Py_TYPE(object), "__name__");
+    /* Python 3.10 keeps each other string of that name in its cache of attributes. */
+    PyObject *name = PyUnicode_InternFromString("__name__");
+    PyObject *kind = name ? PyObject_GetAttr((PyObject *)Py_TYPE(object), name) : NULL;
 
     if (kind)
         PyErr_Format(PyExc_TypeError, "%s must be a str, not %S", what, kind);
     Py_XDECREF(kind);
+    Py_XDECREF(name);
     return -1;
 }
 

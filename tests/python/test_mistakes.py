@@ -72,7 +72,6 @@ def test_arguments_of_a_lock_that_is_made(client: snib.Client) -> None:
         with pytest.raises(snib.UsageError) as caught:
             snib.MultiLock([client.lock("one"), client.lock("two")], **options)  # type: ignore[arg-type]
         assert (caught.value.name, caught.value.kind) == ("one, two", "multi")
-        assert str(caught.value).startswith('multi lock "one, two": ')
     with pytest.raises(snib.InvalidName) as invalid:
         client.lock("")
     assert invalid.value.name is None
@@ -105,7 +104,7 @@ def test_arguments_of_a_hold(server: Server, client: snib.Client) -> None:
 def test_what_a_lock_over_several_has_not(client: snib.Client) -> None:
     both = snib.MultiLock([client.lock("one"), client.lock("two")])
     for call in (both.info, both.force_release):
-        with pytest.raises(snib.NotSupported, match='^multi lock "one, two": '):
+        with pytest.raises(snib.NotSupported, match='^multi lock "one" and others: '):
             call()
     assert not any(member.info().held for member in both.members)
 
