@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "f0ab25718d8a9464"
+#define SNIB_BUILD_ID "ec30671533969b21"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -15752,7 +15752,7 @@ static void trust_folder(const char *folder, int n, struct trust_walk *walk)
     snprintf(path, sizeof path, "%.*s", n, folder);
     DIR *open = opendir(path);
     if (!open) {
-        walk->error = errno;
+        walk->error = errno == ENOENT ? walk->error : errno;
         return;
     }
     for (const struct dirent *entry; (entry = readdir(open));)

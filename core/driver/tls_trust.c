@@ -191,7 +191,7 @@ static void trust_folder(const char *folder, int n, struct trust_walk *walk)
     snprintf(path, sizeof path, "%.*s", n, folder);
     DIR *open = opendir(path);
     if (!open) {
-        walk->error = errno;
+        walk->error = errno == ENOENT ? walk->error : errno;
         return;
     }
     for (const struct dirent *entry; (entry = readdir(open));)

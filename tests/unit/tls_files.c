@@ -179,6 +179,10 @@ static void trust_is_read_once(void **state)
     config.ca = NULL;
     store = store_of(&config);
     assert_ptr_equal(store_of(&config), store);
+    setenv("SSL_CERT_DIR", at("none"), 1); /* the folder of a system that has none is read, too */
+    store = store_of(&config);
+    assert_ptr_equal(store_of(&config), store);
+    unsetenv("SSL_CERT_DIR");
     setenv("SSL_CERT_FILE", at("ca.crt"), 1);
     assert_ptr_not_equal(store_of(&config), store);
     unsetenv("SSL_CERT_FILE");
