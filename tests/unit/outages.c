@@ -293,6 +293,38 @@ static void replica_that_takes_over_all_but_a_slot(void **state)
     snib__engine_free(engine);
 }
 
+/* A slot leaves a master, then its replica takes over, and one map tells both: the replica may be any of the heirs, but one
+ * that had slots before is none. */
+static void replica_that_takes_over_what_is_left(void **state)
+{
+    (void)state;
+    const char *maps[] = {"a:0-8191 c:8192-16382 a:16383-16383", "a:0-8192 c:8193-16383"};
+    for (int which = 0; which < 2; which++) {
+        struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+        engine->config.durability = 1;
+        engine->config.durability_policy = SNIB_DURABILITY_REFUSE;
+        engine->config.durability_timeout = SECOND;
+        peers[0].alone = peers[2].alone = true;
+        snib__hold_drop(engine, held(engine, "{bar}1"), now);
+        snib__hold_drop(engine, held(engine, "{foo}1"), now);
+        serve(engine);
+        crash(engine, 'b');
+        common_epoch++;
+        map_of(common, maps[which]);
+        struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "foo"), 0);
+        pass(engine, now + 2 * SECOND);
+        assert_int_equal(served_by(engine, "foo"), 'c');
+        assert_true(op->done);
+        assert_int_equal(op->code, SNIB_EREPLICAS);
+        op = acquire(engine, gate(engine, SNIB_MUTEX, "bar"), 0);
+        pass(engine, now + 2 * SECOND);
+        assert_true(op->done);
+        if (which == 1) /* the last heir counts in any case */
+            assert_int_equal(op->code, SNIB_OK);
+        snib__engine_free(engine);
+    }
+}
+
 /* What is known of a node's replicas is of the server at its address: the place of one that has left the cluster, taken by
  * another, says nothing. */
 static void new_node_never_had_a_replica(void **state)
@@ -469,6 +501,7 @@ int main(void)
         cmocka_unit_test(replica_that_takes_over_has_none),
         cmocka_unit_test(replica_that_takes_over_by_hand),
         cmocka_unit_test(replica_that_takes_over_all_but_a_slot),
+        cmocka_unit_test(replica_that_takes_over_what_is_left),
         cmocka_unit_test(new_node_never_had_a_replica),
         cmocka_unit_test(silence_of_messages_is_no_storm),
         cmocka_unit_test(patience_is_with_the_present_server),

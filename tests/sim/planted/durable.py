@@ -11,6 +11,20 @@ MUTANTS = [
         "unit/outages replica_that_takes_over_all_but_a_slot",
     ),
     Mutant(
+        "only the last heir of a server is thought to have been its replica",
+        "engine/map.c",
+        "(keeps[c->owner[slot]] == 0 && map_may_have_replicated(&c->member[to]))",
+        "false",
+        "unit/outages replica_that_takes_over_what_is_left",
+    ),
+    Mutant(
+        "an heir that had slots before is thought to have been a replica",
+        "engine/map.c",
+        "return heir->had == 0 || heir->given;",
+        "return heir->had <= SNIB__SLOTS;",
+        "unit/outages replica_that_takes_over_what_is_left",
+    ),
+    Mutant(
         "a replica that takes over by hand is thought never to have had one",
         "engine/map.c",
         "map_suppose(c, slot, before, member);",
