@@ -269,7 +269,11 @@ def go_function(option: Option) -> str:
     text = f"{name} is the option {option.name}: {option.text}."
     if option.kind in ("DURATION", "COUNT"):
         text += f" It takes {option.show(option.least)} to {option.show(option.most)}"
-        text += ", or -1 for none," if option.words.get("none") == -1 else ""
+        if option.name in GO_WORDS:
+            *most, last = [GO_WORDS[option.name][1] + word.title() for word in option.shown_words]
+            text += f", or {', '.join(most)} or {last},"
+        elif option.words.get("none") == -1:
+            text += ", or -1 for none,"
         text += f" and defaults to {option.default}."
     elif option.default:
         text += f" It defaults to {option.default}."

@@ -6,7 +6,10 @@
 if(CMAKE_VERSION VERSION_LESS 3.26)
     message(FATAL_ERROR "The Python extension needs CMake 3.26; `pip install .` brings it.")
 endif()
-find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.SABIModule)
+find_package(Python 3.10 COMPONENTS Interpreter Development.SABIModule)
+if(NOT Python_FOUND)
+    message(FATAL_ERROR "The Python extension needs Python 3.10 or newer with its headers (Debian: python3-dev).")
+endif()
 # Handles and their locks rely on one Python thread at a time, and without the GIL there is no
 # stable ABI.
 execute_process(

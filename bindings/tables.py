@@ -188,6 +188,23 @@ def go_source(codes: list[Code]) -> str:
     )
 
 
+# ---- Documents -----------------------------------------------------------------------------------
+
+
+def documented(codes: list[Code], page: str) -> str:
+    rows = ["| C | Python | Go | again | applied | |\n", "|---|---|---|---|---|---|\n"]
+    for code in codes:
+        if code.name not in PYTHON_CLASSES:
+            continue
+        again = "yes" if "RETRYABLE" in code.flags else ""
+        applied = "maybe" if "MAYBE_APPLIED" in code.flags else ""
+        rows.append(
+            f"| `SNIB_{code.name}` | `{PYTHON_CLASSES[code.name][0]}` | `{GO_NAMES[code.name]}` "
+            f"| {again} | {applied} | {code.text} |\n"
+        )
+    return options.between(page, "<!-- errors: by bindings/tables.py -->", "<!-- end -->", "".join(rows))
+
+
 # ---- All -----------------------------------------------------------------------------------------
 
 GENERATED: dict[str, Callable[[], str]] = {
@@ -195,7 +212,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "go/codes.go": lambda: go_source(read_codes()),
     "python/snib/_options.py": lambda: options.python_source(options.read_options()),
     "go/client_options.go": lambda: options.go_source(options.read_options()),
-    "docs/operations.md": lambda: options.documented(options.read_options()),
+    "docs/operations.md": lambda: documented(read_codes(), options.documented(options.read_options())),
     "core/cli/snib.1": lambda: options.manual(options.read_options()),
 }
 

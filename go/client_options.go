@@ -153,8 +153,8 @@ const (
 	DurabilityAll      int32 = -3
 )
 
-// Durability is the option durability: replicas that must have a grant before it counts. It takes 1 to 100, or -1
-// for none, and defaults to none.
+// Durability is the option durability: replicas that must have a grant before it counts. It takes 1 to 100, or
+// DurabilityNone, DurabilityMajority or DurabilityAll, and defaults to none.
 func Durability(n int32) Option {
 	return func(o *clientOptions) { o.durability = given(n, -1) }
 }

@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "ec30671533969b21"
+#define SNIB_BUILD_ID "59bba2f9e060181a"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -28693,10 +28693,25 @@ static void map_depose(struct snib__cluster *c, uint32_t i, uint16_t heir, snib_
     }
 }
 
+/* How many slots each member keeps: those for which the map says so, or is not believed. */
+static void map_keep(const struct snib__cluster *c, uint16_t *keeps, snib__time now)
+{
+    for (uint32_t slot = 0; slot < SNIB__SLOTS; slot++)
+        if (c->draft[slot] == c->owner[slot] || map_is_recent(c, (uint16_t)slot, now))
+            keeps[c->owner[slot]]++;
+}
+
+/* Which of several heirs has been the replica?  One that has served nothing before, or of which that is supposed. */
+static bool map_may_have_replicated(const struct snib__member *heir)
+{
+    return heir->had == 0 || heir->given;
+}
+
 static void map_apply(struct snib__engine *e, snib__time now)
 {
     struct snib__cluster *c = e->map;
     struct snib__hold *moved = NULL;
+    uint16_t keeps[SNIB__MEMBERS_MAX] = {0};
     uint8_t touched[SNIB__SLOTS / 8] = {0};
     uint16_t heirs[SNIB__MEMBERS_MAX] = {0}; /* who has got the last of a member's slots */
     /* how many a member keeps against this map, and the last one of them */
@@ -28704,6 +28719,7 @@ static void map_apply(struct snib__engine *e, snib__time now)
     bool changed = false;
     for (uint32_t i = 0; i < c->n; i++)
         c->member[i].had = c->member[i].slots;
+    map_keep(c, keeps, now);
     for (uint32_t slot = 0; slot < SNIB__SLOTS; slot++) {
         uint16_t to = c->draft[slot];
         if (to == c->owner[slot])
@@ -28718,8 +28734,9 @@ static void map_apply(struct snib__engine *e, snib__time now)
         changed = true;
         touched[slot / 8] |= (uint8_t)(1u << slot % 8);
         heirs[c->owner[slot]] = to;
-        if (c->owner[slot] == 0)
-            snib__durable_succeed(c->member[to].node, c->member[0].node);
+        if (c->owner[slot] == 0 ||
+            (keeps[c->owner[slot]] == 0 && map_may_have_replicated(&c->member[to])))
+            snib__durable_succeed(c->member[to].node, c->member[c->owner[slot]].node);
         map_give(c, (uint16_t)slot, to);
         snib__slot_move(e, (uint16_t)slot, c->member[to].node, &moved, now);
     }

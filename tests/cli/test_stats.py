@@ -77,6 +77,11 @@ class Stats(CommandCase):
         self.assertEqual(metrics.server, self.server.url)
         self.assertEqual(self.stats("--json").names, metrics.names) # which is about messages only
 
+    def test_the_alerts_ask_for_what_there_is(self):
+        rules = re.findall(r"expr: (snib_server_.*)", (ROOT / "docs/grafana/alerts.yml").read_text())
+        self.assertTrue(rules)
+        self.assertLessEqual({name for rule in rules for name in re.findall(r"snib_\w+", rule)}, self.stats().names)
+
     def test_every_kind(self):
         kinds = {"mutex": (), "fenced": ("--fenced",), "read": ("--read",), "write": ("--write",),
                  "plain": ("--plain",), "permits": ("--permits", "3")}

@@ -1,4 +1,4 @@
-"""A flash sale: buyers in five languages read the stock, think, and write it back.
+"""A flash sale: buyers in four languages read the stock, think, and write it back.
 
 Without the lock they oversell.  With it they never do, although one buyer is killed and one is
 stopped while holding it.  `./dev demo` calls this with the build folder.

@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from pathlib import Path
 
@@ -201,9 +202,9 @@ class Checker:
 
     def document(self, path: Path) -> None:
         text = path.read_text()
-        for match in re.finditer(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        for match in re.finditer(r"^( *)```(\w+)\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL):
             try:
-                self.block(match[1], match[2])
+                self.block(match[2], textwrap.dedent(match[3]))
             except SystemExit as failure:
                 line = text.count("\n", 0, match.start()) + 1
                 raise SystemExit(f"{path.relative_to(ROOT)}:{line}: {failure}") from None

@@ -112,12 +112,21 @@ class World:
         self.run(f"{install}\ngo run .", folder, GOFLAGS="-modcacherw")
 
 
+def check_packages(tree: Path, install: str) -> None:
+    """Each Debian package that README names is among those which ./dev installs, and so are Python's headers in both."""
+    needed = set(re.findall(r"^    apt_need ((?:[^\n\\]|\\\n)*)", (tree / "dev").read_text(), re.M)[0].split())
+    named = set(re.findall(r"`([\w.+-]+-dev)`", install))
+    if not {"python3-dev"} <= named <= needed:
+        raise SystemExit(f"README names {sorted(named)}, ./dev installs {sorted(needed)}")
+
+
 def main() -> None:
     server = os.environ.get("SNIB_TEST_SERVER") or shutil.which("redis-server")
     with tempfile.TemporaryDirectory(prefix="snib-install-") as temporary:
         process = start_server(str(server), Path(temporary), "server")
         try:
             world = World(Path(temporary))
+            check_packages(world.tree, world.install)
             build, compile_, pip, go = blocks(world.install, "sh")
             (cmake,) = blocks(world.install, "cmake")
             world.c_and_command(build, compile_, blocks(world.readme, "c")[0], cmake)

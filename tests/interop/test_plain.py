@@ -1,4 +1,4 @@
-"""The plain kind against other libraries that write it: redis-py's Lock, and redsync."""
+"""The plain kind against other libraries that write it: redis-py's Lock, redsync and redislock."""
 
 from __future__ import annotations
 
@@ -93,16 +93,16 @@ def test_redis_py_waits_out_our_renewals(
     theirs.release()
 
 
-# ---- redsync -------------------------------------------------------------------------------------
+# ---- redsync and redislock -----------------------------------------------------------------------
 
 
 LONG_MS = 600_000  # redsync allows a server a twentieth of the lease for its answer
 
 
-class Redsync:
-    def __init__(self, program: str, server: SharedServer) -> None:
+class GoPeer:
+    def __init__(self, program: str, library: str, server: SharedServer) -> None:
         self.process = subprocess.Popen(
-            [program, str(server.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [program, library, str(server.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
     def __call__(self, *words: object) -> str:
@@ -112,37 +112,37 @@ class Redsync:
         return self.process.stdout.readline().strip()
 
 
-@pytest.fixture
-def redsync(server: SharedServer) -> Iterator[Redsync]:
-    program = shutil.which("redsync", path=str(JARS))
+@pytest.fixture(params=["redsync", "redislock"])
+def peer(request: pytest.FixtureRequest, server: SharedServer) -> Iterator[GoPeer]:
+    program = shutil.which("gopeer", path=str(JARS))
     if program is None:
-        reason = "REDSYNC NOT TESTED: it was not built; see run.sh"
+        reason = "REDSYNC AND REDISLOCK NOT TESTED: they were not built; see run.sh"
         (pytest.fail if NEEDED else pytest.skip)(reason)
-    theirs = Redsync(program, server)
+    theirs = GoPeer(program, request.param, server)
     yield theirs
     theirs.process.kill()
     theirs.process.communicate()
 
 
-def test_ours_waits_for_redsync(redsync: Redsync, client: snib.Client, name: str) -> None:
+def test_ours_waits_for_a_go_peer(peer: GoPeer, client: snib.Client, name: str) -> None:
     mine = client.plain_lock(name)
-    assert redsync("lock", name, LONG_MS) == "ok"
+    assert peer("lock", name, LONG_MS) == "ok"
     with pytest.raises(snib.Busy):
         mine.hold(timeout=0)
     taker = ours_waits(client, mine)
-    assert redsync("extend", name) == "ok"
-    assert redsync("unlock", name) == "ok"
+    assert peer("extend", name) == "ok"
+    assert peer("unlock", name) == "ok"
     with taker.get():
-        assert redsync("try", name, LONG_MS) == "taken"
-    assert redsync("unlock", name) == "lost"
+        assert peer("try", name, LONG_MS) == "taken"
+    assert peer("unlock", name) == "lost"
 
 
-def test_redsync_waits_for_ours(
-    redsync: Redsync, server: SharedServer, client: snib.Client, name: str
+def test_a_go_peer_waits_for_ours(
+    peer: GoPeer, server: SharedServer, client: snib.Client, name: str
 ) -> None:
     hold = client.plain_lock(name).hold()
-    assert redsync("try", name, LONG_MS) == "taken"
-    waiting = Waiting(lambda: redsync("lock", name, LONG_MS))
+    assert peer("try", name, LONG_MS) == "taken"
+    waiting = Waiting(lambda: peer("lock", name, LONG_MS))
     calls = server.admin.info("commandstats")["cmdstat_set"]["calls"]
     eventually(lambda: server.admin.info("commandstats")["cmdstat_set"]["calls"] > calls + 3)
     assert waiting.waits
@@ -150,4 +150,4 @@ def test_redsync_waits_for_ours(
     assert waiting.get() == "ok"
     with pytest.raises(snib.Timeout):
         client.plain_lock(name).hold(timeout=0.05)
-    assert redsync("unlock", name) == "ok"
+    assert peer("unlock", name) == "ok"
