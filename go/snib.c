@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "59bba2f9e060181a"
+#define SNIB_BUILD_ID "abe52fe9a7c7ae1a"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -16171,7 +16171,9 @@ enum {
     SNIB__SEATED = 4096,     /* fair: it had a place, which must be given back */
     SNIB__LENT = 8192,       /* read: it shares the number of the same owner's write hold */
     SNIB__ABANDONED = 16384, /* a user dropped it without a release: it must not be released */
-    SNIB__ASKED = 32768      /* the new server of its name has already been asked about it */
+    SNIB__KEPT =
+        2048, /* read, write: an abandoned read has its number, which must not be released */
+    SNIB__ASKED = 32768 /* the new server of its name has already been asked about it */
 };
 
 /* op->stage */
@@ -16415,6 +16417,9 @@ struct snib__node { /* one server */
     /* when a request that may shorten leases was left on a broken connection, 0: never; which could not be ended, so
      * that it may still arrive, for holds from before then */
     snib__time astray_at, shortens_at;
+    /* the same of a release of a read that had the number of a write hold */
+    snib__time unreads_at;
+    bool unread_astray;
     snib__time moved_at; /* when the server's clock was found to have moved; 0: never */
     bool moved_back;     /* it was set back */
     bool ever_ready;
@@ -16560,7 +16565,7 @@ static void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__
 
 /* node.c */
 /* A broken connection cannot be ended at the server. left: with requests still on it. */
-static void snib__node_unended(struct snib__engine *e, const struct snib__node *node, bool left);
+static void snib__node_unended(struct snib__engine *e, struct snib__node *node, bool left, snib__time now);
 static int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number,
                     snib__time now);
 /* Resend a request that a server did not carry out to the node that serves its name now. */
@@ -16771,6 +16776,7 @@ static void snib__gate_forget_hold(struct snib__engine *e, struct snib__hold *ho
 static void snib__gate_end_op(struct snib__engine *e, struct snib__op *op, int32_t code);
 static bool snib__gate_joins(struct snib__engine *e, struct snib__op *op, snib__time now);
 static int32_t snib__gate_meets(struct snib__engine *e, struct snib__op *op, snib__time now);
+static struct snib__hold *snib__gate_lender(const struct snib__engine *e, const struct snib__hold *read);
 static bool snib__gate_reads_on(const struct snib__engine *e, const struct snib__hold *hold);
 /* The number of an attempt may be at a server that is not asked: it is remembered, and the next try has another one. */
 static void snib__gate_renumber(struct snib__engine *e, struct snib__hold *hold, snib__time now);
@@ -26351,6 +26357,14 @@ static struct snib__gate *gate_opposite(const struct snib__engine *e, const stru
                : NULL;
 }
 
+/* The write hold whose number a read has; NULL: it has been released since. */
+static struct snib__hold *snib__gate_lender(const struct snib__engine *e, const struct snib__hold *read)
+{
+    const struct snib__gate *gate = read->flags & SNIB__LENT ? gate_opposite(e, read->gate) : NULL;
+    struct snib__hold *hold = gate ? gate->active : NULL;
+    return hold && hold->number == read->number && hold->phase == SNIB__HELD ? hold : NULL;
+}
+
 /* Whether this is a write hold whose number a read of its owner has: both sides are one key with one lease at the server, so
  * what keeps the read keeps the write side, too. */
 static bool snib__gate_reads_on(const struct snib__engine *e, const struct snib__hold *hold)
@@ -27299,11 +27313,21 @@ static void hold_leave(struct snib__engine *e, struct snib__hold *hold, snib__ti
     snib__gate_put(e, gate);
 }
 
+/* Its owner's later reads under the same write hold have its number, and must leave it there. */
+static void hold_keep_number(const struct snib__engine *e, const struct snib__hold *hold)
+{
+    struct snib__hold *writer = snib__gate_lender(e, hold);
+    if (writer)
+        writer->flags |= SNIB__KEPT;
+}
+
 static void snib__hold_abandon(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     snib__hold_over(e, hold, now);
-    if (hold->phase == SNIB__HELD || hold->phase == SNIB__LOST)
+    if (hold->phase == SNIB__HELD || hold->phase == SNIB__LOST) {
         hold->flags |= SNIB__ABANDONED;
+        hold_keep_number(e, hold);
+    }
     if (hold->phase == SNIB__HELD && hold->users == 0)
         hold_leave(e, hold, now);
 }
@@ -27752,7 +27776,7 @@ static int snib__lane_kill(struct snib__engine *e, struct snib__node *node, snib
                                      .subject = &node->lanes[i],
                                      .number = (uint64_t)lost->kill_id};
         if (lost->left)
-            snib__node_unended(e, node, true);
+            snib__node_unended(e, node, true, now);
         lost->left = false;
         if (lost->kill_id == 0)
             continue;
@@ -29009,6 +29033,8 @@ static void snib__node_rename(struct snib__engine *e, struct snib__node *node,
     node->failure = SNIB_EUNREACHABLE;
     node->words[0] = 0;
     node->moved_at = node->failed_over_at = node->astray_at = node->shortens_at = 0;
+    node->unreads_at = 0;
+    node->unread_astray = false;
     node->moved_back = false;
     snib__durable_renamed(node);
     for (int kind = 0; kind < 2; kind++) {
@@ -29248,6 +29274,8 @@ static void snib__node_link_down(struct snib__engine *e, struct snib__link *link
         snib__route_misfit_words(e, link, node->words);
     while (snib__conn_orphan(conn, &request)) {
         snib__lane_answered(e, link, &request);
+        node->unread_astray |= request.kind == SNIB__REQ_RELEASE && request.subject &&
+                               (((struct snib__hold *)request.subject)->flags & SNIB__LENT);
         snib__node_orphan(e, &request, code, os_error, now);
     }
     /* Credentials requested at each connect may be right the next time,
@@ -29259,9 +29287,11 @@ static void snib__node_link_down(struct snib__engine *e, struct snib__link *link
     node_arm_ops(e, node);
 }
 
-static void snib__node_unended(struct snib__engine *e, const struct snib__node *node, bool left)
+static void snib__node_unended(struct snib__engine *e, struct snib__node *node, bool left, snib__time now)
 {
     uint8_t told = left ? 2 : 1;
+    if (left && node->unread_astray)
+        node->unreads_at = now;
     if (node->kind != SNIB__SERVER || e->told_unended >= told)
         return;
     e->told_unended = told;
@@ -29280,13 +29310,13 @@ static void snib__node_unended(struct snib__engine *e, const struct snib__node *
 
 /* Warn if broken connections cannot be ended at the server, or one was not: what was left on that may still arrive. */
 static void node_check_ends(struct snib__engine *e, struct snib__node *node,
-                            struct snib__conn *conn)
+                            struct snib__conn *conn, snib__time now)
 {
     if (conn->left && node->astray_at)
         node->shortens_at = node->astray_at;
     node->astray_at = 0;
     if (conn->left || conn->server_id == 0 || conn->run_id[0] == 0)
-        snib__node_unended(e, node, conn->left);
+        snib__node_unended(e, node, conn->left, now);
     conn->left = false;
 }
 
@@ -29324,7 +29354,7 @@ static void snib__node_link_ready(struct snib__engine *e, struct snib__link *lin
             "and the server can read and change all traffic");
     e->told_insecure = true;
     snib__engine_log(e, SNIB_LOG_INFO, "connected to %s", snib__node_where(e, node));
-    node_check_ends(e, node, conn);
+    node_check_ends(e, node, conn, now);
     if (other)
         snib__engine_log(e, SNIB_LOG_WARNING, "%s was restarted or replaced",
                          snib__node_where(e, node));
@@ -29490,7 +29520,7 @@ static void snib__node_answer(struct snib__engine *e, struct snib__link *link,
     case SNIB__REQ_KILL: /* or there was nothing to end */
         ((struct snib__link *)request->subject)->conn.kill_id = 0;
         if (error)
-            snib__node_unended(e, node, true);
+            snib__node_unended(e, node, true, now);
         break;
     case SNIB__REQ_WAIT:
     case SNIB__REQ_COUNT:
@@ -30884,6 +30914,13 @@ static void release_begin(struct snib__engine *e, struct snib__hold *hold, bool 
         hold->deadline = snib__lease_end(now, snib__hold_lease(e, hold)); /* when to stop trying */
     if (there && snib__gate_active(gate) == hold && snib__sole_hand_over(e, hold, now))
         return;
+    if ((hold->flags & SNIB__LENT) && (hold->flags & SNIB__KEPT)) {
+        snib__gate_ref(gate);
+        snib__gate_released(e, hold, SNIB_OK, now);
+        snib__gate_advance(e, gate, now);
+        snib__gate_put(e, gate);
+        return;
+    }
     snib__gate_send_release(e, hold, now);
 }
 
@@ -32495,7 +32532,35 @@ const struct snib__route snib__sentinel = {
  * permit cost an attempt or two.
  */
 
+#include <stdlib.h>
+#include <string.h>
+
 #define SHARE_BURST_MAX 64
+
+/* The release of an earlier read with its number was left on a broken connection, which could not be ended: it may arrive at
+ * any time, and would end this read.  Without the write hold the number is not needed. */
+static bool share_refuses(struct snib__engine *e, struct snib__op *op)
+{
+    struct snib__hold *hold = op->hold;
+    const struct snib__hold *writer = snib__gate_lender(e, hold);
+    if (!(hold->flags & SNIB__LENT) || hold->gate->node->unreads_at == 0 ||
+        (writer && writer->acquired_at > hold->gate->node->unreads_at))
+        return false;
+    if (!writer) {
+        hold->number = e->next_number++;
+        hold->flags &= (uint16_t)~SNIB__LENT;
+        return false;
+    }
+    free(op->words);
+    op->words = strdup("it cannot be read under this write lock: the release of an earlier read "
+                       "was left on a broken "
+                       "connection, which could not be ended, and may end this one; allow this "
+                       "user +info +client|id "
+                       "+client|kill");
+    snib__gate_end_op(e, op, SNIB_ENOTSUP);
+    snib__gate_forget_hold(e, hold);
+    return true;
+}
 
 static void share_try(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
@@ -32504,6 +32569,9 @@ static void share_try(struct snib__engine *e, struct snib__op *op, snib__time no
     hold->phase = SNIB__TRYING;
     op->stage = SNIB__STAGE_TRYING;
     hold->flags &= (uint16_t)~SNIB__AWAKE;
+    const struct snib__hold *writer = snib__gate_lender(e, hold);
+    if (writer)
+        hold->flags |= writer->flags & SNIB__KEPT;
     if (gate->waitq && gate->trying == 0)
         gate->waitq->hint = false;
     if (snib__chan_on(gate->waitq))
@@ -32516,13 +32584,18 @@ static void share_try(struct snib__engine *e, struct snib__op *op, snib__time no
     }
 }
 
+/* Another attempt that waits; without an operation it is what snib__hold_again() has made, whose release is next. */
+static bool share_waits(const struct snib__hold *hold)
+{
+    return hold->phase == SNIB__NEW && hold->op;
+}
+
 /* Reads under a write hold share its number.  While one of them is held or being released, a
  * repeated release would take the next one with it. */
 static bool snib__share_number_busy(const struct snib__hold *hold)
 {
     const struct snib__hold *peer = hold->flags & SNIB__LENT ? hold->gate->peers : NULL;
-    while (peer && (peer == hold || peer->number != hold->number ||
-                    peer->phase == SNIB__NEW)) /* it waits */
+    while (peer && (peer == hold || peer->number != hold->number || share_waits(peer)))
         peer = peer->peer_next;
     return peer != NULL;
 }
@@ -32542,7 +32615,8 @@ static void snib__share_advance(struct snib__engine *e, struct snib__gate *gate,
         if (snib__share_number_busy(op->hold))
             return; /* the reply to the other read's release resumes here */
         snib__waitq_remove(waitq, op);
-        share_try(e, op, now);
+        if (!share_refuses(e, op))
+            share_try(e, op, now);
     }
     if (gate->trying == 0)
         snib__waitq_rest(e, gate, now);
@@ -32574,6 +32648,8 @@ static void snib__share_acquire(struct snib__engine *e, struct snib__op *op, sni
         share_queue(e, op);
         return;
     }
+    if (share_refuses(e, op))
+        return;
     if (!snib__node_ready(gate->node) || op->deadline != SNIB__NEVER)
         snib__op_arm(e, op);
     share_try(e, op, now);

@@ -315,6 +315,14 @@ static struct snib__gate *gate_opposite(const struct snib__engine *e, const stru
                : NULL;
 }
 
+/* The write hold whose number a read has; NULL: it has been released since. */
+struct snib__hold *snib__gate_lender(const struct snib__engine *e, const struct snib__hold *read)
+{
+    const struct snib__gate *gate = read->flags & SNIB__LENT ? gate_opposite(e, read->gate) : NULL;
+    struct snib__hold *hold = gate ? gate->active : NULL;
+    return hold && hold->number == read->number && hold->phase == SNIB__HELD ? hold : NULL;
+}
+
 /* Whether this is a write hold whose number a read of its owner has: both sides are one key with one lease at the server, so
  * what keeps the read keeps the write side, too. */
 bool snib__gate_reads_on(const struct snib__engine *e, const struct snib__hold *hold)

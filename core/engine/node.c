@@ -107,6 +107,8 @@ void snib__node_rename(struct snib__engine *e, struct snib__node *node,
     node->failure = SNIB_EUNREACHABLE;
     node->words[0] = 0;
     node->moved_at = node->failed_over_at = node->astray_at = node->shortens_at = 0;
+    node->unreads_at = 0;
+    node->unread_astray = false;
     node->moved_back = false;
     snib__durable_renamed(node);
     for (int kind = 0; kind < 2; kind++) {
@@ -346,6 +348,8 @@ void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib_
         snib__route_misfit_words(e, link, node->words);
     while (snib__conn_orphan(conn, &request)) {
         snib__lane_answered(e, link, &request);
+        node->unread_astray |= request.kind == SNIB__REQ_RELEASE && request.subject &&
+                               (((struct snib__hold *)request.subject)->flags & SNIB__LENT);
         snib__node_orphan(e, &request, code, os_error, now);
     }
     /* Credentials requested at each connect may be right the next time,
@@ -357,9 +361,11 @@ void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib_
     node_arm_ops(e, node);
 }
 
-void snib__node_unended(struct snib__engine *e, const struct snib__node *node, bool left)
+void snib__node_unended(struct snib__engine *e, struct snib__node *node, bool left, snib__time now)
 {
     uint8_t told = left ? 2 : 1;
+    if (left && node->unread_astray)
+        node->unreads_at = now;
     if (node->kind != SNIB__SERVER || e->told_unended >= told)
         return;
     e->told_unended = told;
@@ -378,13 +384,13 @@ void snib__node_unended(struct snib__engine *e, const struct snib__node *node, b
 
 /* Warn if broken connections cannot be ended at the server, or one was not: what was left on that may still arrive. */
 static void node_check_ends(struct snib__engine *e, struct snib__node *node,
-                            struct snib__conn *conn)
+                            struct snib__conn *conn, snib__time now)
 {
     if (conn->left && node->astray_at)
         node->shortens_at = node->astray_at;
     node->astray_at = 0;
     if (conn->left || conn->server_id == 0 || conn->run_id[0] == 0)
-        snib__node_unended(e, node, conn->left);
+        snib__node_unended(e, node, conn->left, now);
     conn->left = false;
 }
 
@@ -422,7 +428,7 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
             "and the server can read and change all traffic");
     e->told_insecure = true;
     snib__engine_log(e, SNIB_LOG_INFO, "connected to %s", snib__node_where(e, node));
-    node_check_ends(e, node, conn);
+    node_check_ends(e, node, conn, now);
     if (other)
         snib__engine_log(e, SNIB_LOG_WARNING, "%s was restarted or replaced",
                          snib__node_where(e, node));
@@ -588,7 +594,7 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
     case SNIB__REQ_KILL: /* or there was nothing to end */
         ((struct snib__link *)request->subject)->conn.kill_id = 0;
         if (error)
-            snib__node_unended(e, node, true);
+            snib__node_unended(e, node, true, now);
         break;
     case SNIB__REQ_WAIT:
     case SNIB__REQ_COUNT:

@@ -124,6 +124,13 @@ static void release_begin(struct snib__engine *e, struct snib__hold *hold, bool 
         hold->deadline = snib__lease_end(now, snib__hold_lease(e, hold)); /* when to stop trying */
     if (there && snib__gate_active(gate) == hold && snib__sole_hand_over(e, hold, now))
         return;
+    if ((hold->flags & SNIB__LENT) && (hold->flags & SNIB__KEPT)) {
+        snib__gate_ref(gate);
+        snib__gate_released(e, hold, SNIB_OK, now);
+        snib__gate_advance(e, gate, now);
+        snib__gate_put(e, gate);
+        return;
+    }
     snib__gate_send_release(e, hold, now);
 }
 

@@ -146,6 +146,68 @@ static void one_number(void **state)
     snib__engine_free(engine);
 }
 
+/* That release may still arrive if the connection that it was left on could not be ended: then there is no further read under
+ * this write hold, but under the next one. */
+static void number_that_may_still_be_released(void **state)
+{
+    (void)state;
+    const struct snib__acquire how = {.owner = 7, .wait = SNIB__NEVER};
+    struct snib__engine *engine = begin();
+    struct snib__gate *read = gate(engine, SNIB_READ, "rw"),
+                      *write = gate(engine, SNIB_WRITE, "rw");
+    struct snib__hold *writer = granted(engine, write, &how);
+    struct snib__hold *reader = granted(engine, read, &how);
+    int32_t code;
+    snib__engine_release(engine, reader, now, &code);
+    struct snib__op *next = acquire(engine, read, 7);
+    answer_own(engine);
+    conn_of(engine)->run_id[0] = 0; /* its server did not identify itself */
+    cut_link(engine);
+    await_connect(engine);
+    connect_link(engine);
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_READ_RELEASE);
+    answer(engine, ":1\r\n");
+    assert_true(next->done);
+    assert_int_equal(next->code, SNIB_ENOTSUP);
+    assert_non_null(strstr(next->words, "the release of an earlier read"));
+    next = acquire(engine, read, 7);
+    assert_true(next->done);
+    assert_int_equal(next->code, SNIB_ENOTSUP);
+    while (on_the_way(engine) > 0)
+        answer(engine, "*0\r\n"); /* renewals */
+    while ((next = snib__engine_take_done(engine)))
+        snib__op_free(engine, next);
+    now += SNIB__MS;
+    snib__hold_drop(engine, writer, now);
+    answer_own(engine);
+    answer(engine, ":1\r\n");
+    writer = granted(engine, write, &how);
+    reader = granted(engine, read, &how);
+    assert_int_equal(reader->number, writer->number);
+    snib__engine_free(engine);
+}
+
+/* What has been abandoned is not released by another read of its owner, which has its number. */
+static void number_of_an_abandoned_read(void **state)
+{
+    (void)state;
+    const struct snib__acquire how = {.owner = 7, .wait = SNIB__NEVER};
+    struct snib__engine *engine = begin();
+    struct snib__gate *read = gate(engine, SNIB_READ, "rw");
+    struct snib__hold *writer = granted(engine, gate(engine, SNIB_WRITE, "rw"), &how);
+    struct snib__hold *reader = granted(engine, read, &how);
+    reader->users = 0;
+    snib__hold_abandon(engine, reader, now);
+    reader = granted(engine, read, &how);
+    assert_int_equal(reader->number, writer->number);
+    int32_t code;
+    struct snib__op *op = snib__engine_release(engine, reader, now, &code);
+    assert_true(op->done);
+    assert_int_equal(op->code, SNIB_OK);
+    assert_int_equal(on_the_way(engine), 0);
+    snib__engine_free(engine);
+}
+
 /* Two reads of the owner wait for the release of an earlier one: the first of them tries when it has been answered, and
  * both have the lock when that is granted. */
 static void two_wait_for_one_number(void **state)
@@ -371,6 +433,8 @@ int main(void)
         cmocka_unit_test(subscribed_anew),
         cmocka_unit_test(refused_together),
         cmocka_unit_test(one_number),
+        cmocka_unit_test(number_that_may_still_be_released),
+        cmocka_unit_test(number_of_an_abandoned_read),
         cmocka_unit_test(two_wait_for_one_number),
         cmocka_unit_test(writers_read_goes_first),
         cmocka_unit_test(waits_for_both_sides),
