@@ -41,12 +41,12 @@ static void share_try(struct snib__engine *e, struct snib__op *op, snib__time no
 {
     struct snib__hold *hold = op->hold;
     struct snib__gate *gate = hold->gate;
-    hold->phase = SNIB__TRYING;
-    op->stage = SNIB__STAGE_TRYING;
-    hold->flags &= (uint16_t)~SNIB__AWAKE;
     const struct snib__hold *writer = snib__gate_lender(e, hold);
     if (writer)
         hold->flags |= writer->flags & SNIB__KEPT;
+    hold->phase = SNIB__TRYING;
+    op->stage = SNIB__STAGE_TRYING;
+    hold->flags &= (uint16_t)~SNIB__AWAKE;
     if (gate->waitq && gate->trying == 0)
         gate->waitq->hint = false;
     if (snib__chan_on(gate->waitq))

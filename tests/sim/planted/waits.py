@@ -530,8 +530,8 @@ MUTANTS = [
     Mutant(
         "a read that only waits keeps its number in use",
         "engine/share.c",
-        "peer->phase == SNIB__NEW)) /* it waits */",
-        "false)) /* it waits */",
+        "|| share_waits(peer)))",
+        "))",
         "unit_share",
     ),
     Mutant(
