@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "abe52fe9a7c7ae1a"
+#define SNIB_BUILD_ID "48babc923133ecd4"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -5845,6 +5845,17 @@ enum {
     SNIB__TENURE = 128        /* its number may go on to another hold of the client, see tenure.c */
 };
 
+/* The form of a reply; a LIST has so many scalar elements. */
+enum {
+    SNIB__NIL = 1,
+    SNIB__NUMBER = 2,
+    SNIB__TEXT = 4,
+    SNIB__LIST_1 = 8,
+    SNIB__LIST_2 = 16,
+    SNIB__LIST_3 = 32,
+    SNIB__LIST_5 = 64
+};
+
 struct snib__verdict {
     bool yes;
     bool handed;       /* transfer: the next one has it; otherwise it was only released */
@@ -5877,6 +5888,7 @@ struct snib__lock_kind {
     int32_t kind; /* enum snib_kind, or SNIB__MULTI */
     uint8_t discipline;
     uint8_t traits;
+    uint8_t acquires, releases, transfers; /* forms of the replies to these requests */
     const char
         *scripts; /* that its locks need: with these names, or beginning with one of them and _ */
     int (*acquire)(struct snib__buf *out, const struct snib__engine *engine,
@@ -5943,6 +5955,11 @@ static int snib__name_script_encode(struct snib__buf *out, const struct snib__ga
 /* Append KEYS and ARGV of a renewal of locks with one key each: names, lease, owners. */
 static int snib__args_renew(struct snib__buf *out, int script, const struct snib__engine *engine,
                      struct snib__hold *const *holds, uint32_t n, int64_t lease_ms);
+
+/* Whether a reply has one of these forms.  Any other answers another request: replies and requests are out of step. */
+static bool snib__reply_fits(uint8_t forms, const struct snib__value *reply, uint32_t n);
+/* The same for a renewal of so many holds: an array of pairs, for some of them. */
+static bool snib__reply_fits_renewal(uint32_t holds, const struct snib__value *reply, uint32_t n);
 
 /* Verdicts from replies of the usual forms. */
 static int64_t
@@ -29139,10 +29156,10 @@ static bool snib__node_explained(int32_t code)
 }
 
 /* Refusals that the next attempt will meet again.  A refusal on a link that was ready is not one of
- * these, because the next connection logs in again and rereads the certificates. */
+ * these, because the next connection logs in again and rereads the certificates; nor are replies out of step. */
 static bool snib__node_hopeless(int32_t code, int os_error, bool was_ready)
 {
-    if (was_ready && (code == SNIB_EAUTH || snib__node_explained(code)))
+    if (was_ready && (code == SNIB_EAUTH || code == SNIB_EPROTOCOL || snib__node_explained(code)))
         return false;
     return code == SNIB_EAUTH || code == SNIB_EPERM || code == SNIB_EDATABASE ||
            code == SNIB_EPROTOCOL || (snib__node_explained(code) && !os_error) ||
@@ -29458,6 +29475,41 @@ static bool node_grants_no_more(const struct snib__engine *e, const struct snib_
     return grants && snib__node_is_former(e, link, request);
 }
 
+/* A reply of a form that the script of the request never returns: it answers another request, and so may all others on this
+ * link.  The requests are without a reply then. */
+static bool node_misfits(const struct snib__request *request, const struct snib__value *reply,
+                         uint32_t n)
+{
+    const struct snib__hold *hold = request->subject;
+    const struct snib__batch *batch = request->subject;
+    const struct snib__op *op = request->subject;
+    switch (request->kind) {
+    case SNIB__REQ_ACQUIRE:
+        return !snib__reply_fits(hold->gate->kind->acquires, reply, n);
+    case SNIB__REQ_RELEASE:
+        return hold->passed /* tenure.c asks */
+                   ? !snib__reply_fits_renewal(1, reply, n)
+                   : !snib__reply_fits(hold->gate->kind->releases, reply, n);
+    case SNIB__REQ_TRANSFER:
+        return !snib__reply_fits(hold->gate->kind->transfers, reply, n);
+    case SNIB__REQ_RENEW:
+        return !snib__reply_fits_renewal(batch->n, reply, n);
+    case SNIB__REQ_ASK:
+        return op->kind == SNIB__OP_EXTEND && !snib__reply_fits_renewal(1, reply, n);
+    default:
+        return false;
+    }
+}
+
+/* Replies are out of step: the link ends, and with it what is on the way there, this request included. */
+static void node_misfit(struct snib__engine *e, struct snib__link *link,
+                        const struct snib__request *request, snib__time now)
+{
+    struct snib__request unanswered = *request;
+    snib__link_close(e, link, SNIB_EPROTOCOL, now);
+    snib__node_orphan(e, &unanswered, SNIB_EPROTOCOL, 0, now);
+}
+
 static void snib__node_answer(struct snib__engine *e, struct snib__link *link,
                        struct snib__request *request, const struct snib__value *reply, uint32_t n,
                        snib__time now)
@@ -29469,6 +29521,10 @@ static void snib__node_answer(struct snib__engine *e, struct snib__link *link,
     snib__lane_answered(e, link, request);
     int32_t error = snib__link_error(link, reply);
     const char *text = error ? snib__resp_text(conn->resp, reply) : "";
+    if (request->subject && !error && node_misfits(request, reply, n)) {
+        node_misfit(e, link, request, now);
+        return;
+    }
     if (request->half && request->subject) {
         snib__pause_served(e, request);
         node_whole(e, link, request, error ? -1 : reply->integer, now);
@@ -32566,12 +32622,12 @@ static void share_try(struct snib__engine *e, struct snib__op *op, snib__time no
 {
     struct snib__hold *hold = op->hold;
     struct snib__gate *gate = hold->gate;
-    hold->phase = SNIB__TRYING;
-    op->stage = SNIB__STAGE_TRYING;
-    hold->flags &= (uint16_t)~SNIB__AWAKE;
     const struct snib__hold *writer = snib__gate_lender(e, hold);
     if (writer)
         hold->flags |= writer->flags & SNIB__KEPT;
+    hold->phase = SNIB__TRYING;
+    op->stage = SNIB__STAGE_TRYING;
+    hold->flags &= (uint16_t)~SNIB__AWAKE;
     if (gate->waitq && gate->trying == 0)
         gate->waitq->hint = false;
     if (snib__chan_on(gate->waitq))
@@ -34526,6 +34582,8 @@ const struct snib__lock_kind snib__fair = {
     .kind = SNIB_FAIR,
     .discipline = SNIB__QUEUED,
     .traits = SNIB__TOKENS,
+    .acquires = SNIB__TEXT | SNIB__LIST_3,
+    .releases = SNIB__LIST_5,
     .scripts = "fair mutex_renew",
     .acquire = fair_acquire,
     .release = fair_release,
@@ -34640,6 +34698,9 @@ const struct snib__lock_kind snib__fenced = {
     .kind = SNIB_FENCED,
     .discipline = SNIB__EXCLUSIVE,
     .traits = SNIB__TOKENS,
+    .acquires = SNIB__LIST_1 | SNIB__NUMBER,
+    .releases = SNIB__NUMBER,
+    .transfers = SNIB__LIST_1 | SNIB__NUMBER,
     .scripts = "fenced mutex multi",
     .acquire = fenced_acquire,
     .release = snib__mutex_release,
@@ -35279,6 +35340,23 @@ static int snib__args_renew(struct snib__buf *out, int script, const struct snib
 
 /* ---- verdicts ---- */
 
+static bool snib__reply_fits(uint8_t forms, const struct snib__value *reply, uint32_t n)
+{
+    static const uint8_t lists[] = {0, SNIB__LIST_1, SNIB__LIST_2, SNIB__LIST_3, 0, SNIB__LIST_5};
+    uint8_t form = reply->type == SNIB__RESP_NIL       ? SNIB__NIL
+                   : reply->type == SNIB__RESP_INTEGER ? SNIB__NUMBER
+                   : reply->type == SNIB__RESP_STRING  ? SNIB__TEXT
+                   : reply->type == SNIB__RESP_ARRAY && n <= sizeof lists && reply->count == n - 1
+                       ? lists[n - 1]
+                       : 0;
+    return (forms & form) != 0;
+}
+
+static bool snib__reply_fits_renewal(uint32_t holds, const struct snib__value *reply, uint32_t n)
+{
+    return reply->type == SNIB__RESP_ARRAY && reply->count == n - 1 && n % 2 == 1 && n / 2 <= holds;
+}
+
 static int64_t snib__reply_number(const struct snib__engine *engine, const struct snib__value *value)
 {
     if (value->type == SNIB__RESP_INTEGER)
@@ -35390,6 +35468,7 @@ const struct snib__lock_kind snib__latch = {
     .kind = SNIB_LATCH,
     .discipline = SNIB__SHARED,
     .traits = SNIB__NO_HOLD,
+    .acquires = SNIB__NIL | SNIB__NUMBER,
     .scripts = "latch",
     .acquire = latch_acquire,
     .info = {SNIB__SCRIPT_LATCH_INFO, 1, {LATCH_CHANNEL "{"}, true},
@@ -35643,6 +35722,8 @@ const struct snib__lock_kind snib__multi = {
     .kind = SNIB__MULTI,
     .discipline = SNIB__EXCLUSIVE,
     .traits = SNIB__NO_HANDOVER | SNIB__MANY_MESSAGES,
+    .acquires = SNIB__NIL | SNIB__LIST_2,
+    .releases = SNIB__NUMBER,
     .acquire = multi_acquire,
     .release = multi_release,
     .renew = multi_renew,
@@ -35729,6 +35810,9 @@ const struct snib__lock_kind snib__mutex = {
     .kind = SNIB_MUTEX,
     .discipline = SNIB__EXCLUSIVE,
     .traits = SNIB__TENURE,
+    .acquires = SNIB__NIL | SNIB__NUMBER,
+    .releases = SNIB__NUMBER,
+    .transfers = SNIB__NUMBER,
     .scripts = "mutex mutexes multi quorum",
     .acquire = snib__mutex_acquire,
     .release = snib__mutex_release,
@@ -35868,6 +35952,8 @@ static void permits_acquired(const struct snib__engine *engine, const struct sni
 const struct snib__lock_kind snib__permits = {
     .kind = SNIB_PERMITS,
     .discipline = SNIB__SHARED,
+    .acquires = SNIB__NIL | SNIB__NUMBER,
+    .releases = SNIB__NUMBER,
     .scripts = "permits",
     .acquire = permits_acquire,
     .release = permits_release,
@@ -35969,6 +36055,9 @@ const struct snib__lock_kind snib__plain = {
     .kind = SNIB_PLAIN,
     .discipline = SNIB__EXCLUSIVE,
     .traits = SNIB__TENURE,
+    .acquires = SNIB__NIL | SNIB__LIST_2,
+    .releases = SNIB__NUMBER,
+    .transfers = SNIB__NUMBER,
     .scripts = "plain",
     .acquire = plain_acquire,
     .release = plain_release,
@@ -36063,6 +36152,8 @@ const struct snib__lock_kind snib__read = {
     .kind = SNIB_READ,
     .discipline = SNIB__SHARED,
     .traits = SNIB__TWO_MESSAGES,
+    .acquires = SNIB__NIL | SNIB__NUMBER,
+    .releases = SNIB__NUMBER,
     .scripts = "read multi",
     .acquire = read_acquire,
     .release = read_release,
@@ -36132,6 +36223,8 @@ const struct snib__lock_kind snib__semaphore = {
     .kind = SNIB_SEMAPHORE,
     .discipline = SNIB__SHARED,
     .traits = SNIB__UNOWNED,
+    .acquires = SNIB__NIL | SNIB__NUMBER,
+    .releases = SNIB__NUMBER,
     .scripts = "semaphore",
     .acquire = semaphore_acquire,
     .release = semaphore_release,
@@ -36163,6 +36256,9 @@ const struct snib__lock_kind snib__spin = {
     .kind = SNIB_SPIN,
     .discipline = SNIB__EXCLUSIVE,
     .traits = SNIB__POLLS,
+    .acquires = SNIB__NIL | SNIB__NUMBER,
+    .releases = SNIB__NUMBER,
+    .transfers = SNIB__NUMBER,
     .scripts = "spin mutex multi",
     .acquire = snib__mutex_acquire,
     .release = spin_release,
@@ -36243,6 +36339,9 @@ const struct snib__lock_kind snib__write = {
     .kind = SNIB_WRITE,
     .discipline = SNIB__EXCLUSIVE,
     .traits = SNIB__TWO_MESSAGES | SNIB__TOKENS,
+    .acquires = SNIB__NIL | SNIB__LIST_1 | SNIB__NUMBER,
+    .releases = SNIB__NUMBER,
+    .transfers = SNIB__LIST_1 | SNIB__NUMBER,
     .scripts = "write multi",
     .acquire = write_acquire,
     .release = write_release,

@@ -213,10 +213,10 @@ bool snib__node_explained(int32_t code)
 }
 
 /* Refusals that the next attempt will meet again.  A refusal on a link that was ready is not one of
- * these, because the next connection logs in again and rereads the certificates. */
+ * these, because the next connection logs in again and rereads the certificates; nor are replies out of step. */
 bool snib__node_hopeless(int32_t code, int os_error, bool was_ready)
 {
-    if (was_ready && (code == SNIB_EAUTH || snib__node_explained(code)))
+    if (was_ready && (code == SNIB_EAUTH || code == SNIB_EPROTOCOL || snib__node_explained(code)))
         return false;
     return code == SNIB_EAUTH || code == SNIB_EPERM || code == SNIB_EDATABASE ||
            code == SNIB_EPROTOCOL || (snib__node_explained(code) && !os_error) ||
@@ -532,6 +532,41 @@ static bool node_grants_no_more(const struct snib__engine *e, const struct snib_
     return grants && snib__node_is_former(e, link, request);
 }
 
+/* A reply of a form that the script of the request never returns: it answers another request, and so may all others on this
+ * link.  The requests are without a reply then. */
+static bool node_misfits(const struct snib__request *request, const struct snib__value *reply,
+                         uint32_t n)
+{
+    const struct snib__hold *hold = request->subject;
+    const struct snib__batch *batch = request->subject;
+    const struct snib__op *op = request->subject;
+    switch (request->kind) {
+    case SNIB__REQ_ACQUIRE:
+        return !snib__reply_fits(hold->gate->kind->acquires, reply, n);
+    case SNIB__REQ_RELEASE:
+        return hold->passed /* tenure.c asks */
+                   ? !snib__reply_fits_renewal(1, reply, n)
+                   : !snib__reply_fits(hold->gate->kind->releases, reply, n);
+    case SNIB__REQ_TRANSFER:
+        return !snib__reply_fits(hold->gate->kind->transfers, reply, n);
+    case SNIB__REQ_RENEW:
+        return !snib__reply_fits_renewal(batch->n, reply, n);
+    case SNIB__REQ_ASK:
+        return op->kind == SNIB__OP_EXTEND && !snib__reply_fits_renewal(1, reply, n);
+    default:
+        return false;
+    }
+}
+
+/* Replies are out of step: the link ends, and with it what is on the way there, this request included. */
+static void node_misfit(struct snib__engine *e, struct snib__link *link,
+                        const struct snib__request *request, snib__time now)
+{
+    struct snib__request unanswered = *request;
+    snib__link_close(e, link, SNIB_EPROTOCOL, now);
+    snib__node_orphan(e, &unanswered, SNIB_EPROTOCOL, 0, now);
+}
+
 void snib__node_answer(struct snib__engine *e, struct snib__link *link,
                        struct snib__request *request, const struct snib__value *reply, uint32_t n,
                        snib__time now)
@@ -543,6 +578,10 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
     snib__lane_answered(e, link, request);
     int32_t error = snib__link_error(link, reply);
     const char *text = error ? snib__resp_text(conn->resp, reply) : "";
+    if (request->subject && !error && node_misfits(request, reply, n)) {
+        node_misfit(e, link, request, now);
+        return;
+    }
     if (request->half && request->subject) {
         snib__pause_served(e, request);
         node_whole(e, link, request, error ? -1 : reply->integer, now);

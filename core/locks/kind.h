@@ -37,6 +37,17 @@ enum {
     SNIB__TENURE = 128        /* its number may go on to another hold of the client, see tenure.c */
 };
 
+/* The form of a reply; a LIST has so many scalar elements. */
+enum {
+    SNIB__NIL = 1,
+    SNIB__NUMBER = 2,
+    SNIB__TEXT = 4,
+    SNIB__LIST_1 = 8,
+    SNIB__LIST_2 = 16,
+    SNIB__LIST_3 = 32,
+    SNIB__LIST_5 = 64
+};
+
 struct snib__verdict {
     bool yes;
     bool handed;       /* transfer: the next one has it; otherwise it was only released */
@@ -69,6 +80,7 @@ struct snib__lock_kind {
     int32_t kind; /* enum snib_kind, or SNIB__MULTI */
     uint8_t discipline;
     uint8_t traits;
+    uint8_t acquires, releases, transfers; /* forms of the replies to these requests */
     const char
         *scripts; /* that its locks need: with these names, or beginning with one of them and _ */
     int (*acquire)(struct snib__buf *out, const struct snib__engine *engine,
@@ -135,6 +147,11 @@ int snib__name_script_encode(struct snib__buf *out, const struct snib__gate *gat
 /* Append KEYS and ARGV of a renewal of locks with one key each: names, lease, owners. */
 int snib__args_renew(struct snib__buf *out, int script, const struct snib__engine *engine,
                      struct snib__hold *const *holds, uint32_t n, int64_t lease_ms);
+
+/* Whether a reply has one of these forms.  Any other answers another request: replies and requests are out of step. */
+bool snib__reply_fits(uint8_t forms, const struct snib__value *reply, uint32_t n);
+/* The same for a renewal of so many holds: an array of pairs, for some of them. */
+bool snib__reply_fits_renewal(uint32_t holds, const struct snib__value *reply, uint32_t n);
 
 /* Verdicts from replies of the usual forms. */
 int64_t

@@ -73,6 +73,7 @@ const struct snib__lock_kind snib__latch = {
     .kind = SNIB_LATCH,
     .discipline = SNIB__SHARED,
     .traits = SNIB__NO_HOLD,
+    .acquires = SNIB__NIL | SNIB__NUMBER,
     .scripts = "latch",
     .acquire = latch_acquire,
     .info = {SNIB__SCRIPT_LATCH_INFO, 1, {LATCH_CHANNEL "{"}, true},

@@ -125,6 +125,8 @@ static void permits_acquired(const struct snib__engine *engine, const struct sni
 const struct snib__lock_kind snib__permits = {
     .kind = SNIB_PERMITS,
     .discipline = SNIB__SHARED,
+    .acquires = SNIB__NIL | SNIB__NUMBER,
+    .releases = SNIB__NUMBER,
     .scripts = "permits",
     .acquire = permits_acquire,
     .release = permits_release,

@@ -233,7 +233,7 @@ static inline struct snib__hold *granted(struct snib__engine *engine, struct sni
     if (!ready(engine))
         connect_link(engine);
     answer_own(engine);
-    answer(engine, "$-1\r\n");
+    answer(engine, gate->kind->kind == SNIB_FENCED ? "*1\r\n$1\r\n7\r\n" : "$-1\r\n");
     return acquired(engine, op);
 }
 

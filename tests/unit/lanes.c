@@ -851,7 +851,10 @@ static void waiter_outlives_a_lane(void **state)
             while (!asked && on_the_way(engine) > 0) {
                 asked = oldest_script(engine) == kinds[i].script && !waiter->done &&
                         waiter->hold->phase == SNIB__TRYING;
-                answer(engine, asked ? kinds[i].refused : ":1\r\n");
+                bool fair = oldest_script(engine) == SNIB__SCRIPT_FAIR_RELEASE;
+                answer(engine, asked  ? kinds[i].refused
+                               : fair ? "*5\r\n:1\r\n:0\r\n:3000\r\n$1\r\n0\r\n:1\r\n"
+                                      : ":1\r\n");
             }
         }
         assert_true(asked);

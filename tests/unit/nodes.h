@@ -52,25 +52,65 @@ static inline struct peer *peer_of(const struct snib__link *link)
     return &peers[address->host[0] - 'a'];
 }
 
+/* A script's name by its hash. */
+static inline const char *script_name(const char *sha1)
+{
+    for (int i = 0; i < SNIB__SCRIPT_COUNT * 3; i++)
+        if (strcmp(sha1, snib__script_of(i / 3, i % 3)->sha1) == 0)
+            return snib__script_texts[i / 3].name;
+    fail_msg("no script has the hash %s", sha1);
+    return "";
+}
+
+/* What every script says, each in its own form: granted, released, renewed. */
+static inline const char *script_agrees(const char *name)
+{
+    return strstr(name, "_renew")              ? "*0"
+           : strcmp(name, "fair_acquire") == 0 ? "$1\r\n0"
+           : strcmp(name, "fair_release") == 0 ? "*5\r\n:1\r\n:0\r\n:3000\r\n$1\r\n0\r\n:1"
+           : strstr(name, "_release") || strstr(name, "_transfer") ? ":1"
+                                                                   : "$-1";
+}
+
+/* Whether a script can say that: its replies have a form of their own.  An error can come from any. */
+static inline bool script_can_say(const char *name, const char *says)
+{
+    bool nil = strncmp(says, "$-1", 3) == 0, list = says[0] == '*';
+    if (!strchr(":$*", says[0]))
+        return true;
+    if (strstr(name, "_renew"))
+        return list && (says[1] - '0') % 2 == 0;
+    if (strcmp(name, "fair_release") == 0)
+        return list && says[1] == '5';
+    if (strcmp(name, "fair_acquire") == 0)
+        return list ? says[1] == '3' : says[0] == '$' && !nil;
+    if (strcmp(name, "board") == 0)
+        return says[0] == '$';
+    if (strstr(name, "_release") || strstr(name, "_transfer"))
+        return says[0] == ':';
+    return says[0] == ':' || nil || (list && strncmp(name, "mutex", 5) != 0);
+}
+
 static inline void script_says(struct peer *one, char words[WORDS][96], char *out)
 {
-    bool renewal = strcmp(words[1], snib__script_texts[SNIB__SCRIPT_MUTEX_RENEW].sha1) == 0;
+    const char *name = script_name(words[1]), *says = NULL;
+    bool renewal = strcmp(name, "mutex_renew") == 0;
     one->scripts++;
-    bool release = strcmp(words[1], snib__script_texts[SNIB__SCRIPT_MUTEX_RELEASE].sha1) == 0;
-    one->releases += release;
-    one->read_releases += strcmp(words[1], snib__script_texts[SNIB__SCRIPT_READ_RELEASE].sha1) == 0;
+    one->releases += strcmp(name, "mutex_release") == 0;
+    one->read_releases += strcmp(name, "read_release") == 0;
     one->renewals += renewal;
     one->renewed_keys += renewal ? atoi(words[2]) : 0;
     one->lease_ms = renewal && atoi(words[2]) == 1 ? atoi(words[4]) : one->lease_ms;
     one->asking += one->asking_on;
     if (one->says && one->times != 0) {
         one->times -= one->times > 0;
-        sprintf(out, strchr(":$*", one->says[0]) ? "%s\r\n" : "-%s\r\n", one->says);
-    } else if (one->then) {
-        sprintf(out, strchr(":$*", one->then[0]) ? "%s\r\n" : "-%s\r\n", one->then);
+        says = one->says;
     } else {
-        sprintf(out, renewal ? "*0\r\n" : release ? ":1\r\n" : "$-1\r\n");
+        says = one->then;
     }
+    if (!says || !script_can_say(name, says))
+        says = script_agrees(name);
+    sprintf(out, strchr(":$*", says[0]) ? "%s\r\n" : "-%s\r\n", says);
 }
 
 /* A subscription to a channel: one of the node's own, or another's. */

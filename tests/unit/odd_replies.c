@@ -54,6 +54,15 @@ static void about_a_lock(void **state)
     snib__engine_free(engine);
 }
 
+/* Replies are out of step with requests: the link ends, and what was on the way there is asked again. */
+static void expect_another_link(struct snib__engine *engine)
+{
+    assert_int_equal(snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__COMMAND)),
+                     SNIB__WISH_CLOSE);
+    await_connect(engine);
+    connect_link(engine);
+}
+
 /* A script's reply of another form grants nothing. */
 static void of_a_script(void **state)
 {
@@ -75,8 +84,76 @@ static void of_a_script(void **state)
                 fail_msg("kind %d is granted by %s", kind, replies[i]);
             const struct snib__hold *hold = snib__gate_first(one);
             assert_true(!hold || hold->phase != SNIB__HELD);
+            expect_another_link(engine);
             snib__engine_free(engine);
         }
+}
+
+/* One reply that nobody has asked for, and from there on each request has the reply of the one before it.  Only the first of
+ * them is noticed, by its form: what comes behind it counts for nothing. */
+static void out_of_step(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = ready_engine();
+    struct snib__op *one = acquire(engine, gate(engine, SNIB_MUTEX, "one"), 0);
+    struct snib__op *two = acquire(engine, gate(engine, SNIB_MUTEX, "two"), 0);
+    answer_own(engine);
+    const char both[] = "+OK\r\n$-1\r\n:5000\r\n"; /* the second is held by another client */
+    snib__engine_input(engine, snib__engine_link(engine, SNIB__COMMAND), both, sizeof both - 1,
+                       now);
+    assert_false(one->done || two->done);
+    expect_another_link(engine);
+    answer(engine, ":5000\r\n");
+    assert_false(two->done);
+    answer(engine, "$-1\r\n");
+    acquired(engine, one);
+    snib__engine_free(engine);
+}
+
+/* The same of a release, a hand-over, a renewal and an extension. */
+static void of_another_script(void **state)
+{
+    (void)state;
+    enum { RELEASE, TRANSFER, RENEWAL, EXTENSION };
+    static const struct {
+        int request;
+        const char *reply;
+    } cases[] = {{RELEASE, "$-1\r\n"},
+                 {RELEASE, "+OK\r\n"},
+                 {RELEASE, "*0\r\n"},
+                 {TRANSFER, "$-1\r\n"},
+                 {TRANSFER, "*0\r\n"},
+                 {RENEWAL, "$-1\r\n"},
+                 {RENEWAL, ":1\r\n"},
+                 {RENEWAL, "*1\r\n:1\r\n"},
+                 {RENEWAL, "*6\r\n:1\r\n:0\r\n:2\r\n:0\r\n:3\r\n:0\r\n"},
+                 {EXTENSION, "$-1\r\n"},
+                 {EXTENSION, "*1\r\n:1\r\n"}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct snib__engine *engine = ready_engine();
+        struct snib__gate *one = gate(engine, SNIB_MUTEX, "m");
+        struct snib__hold *hold =
+            granted(engine, one, &(struct snib__acquire){.wait = SNIB__NEVER});
+        const snib__time deadline = hold->deadline;
+        int32_t code;
+        struct snib__op *op = NULL, *next = NULL;
+        if (cases[i].request == TRANSFER)
+            next = acquire(engine, one, 0);
+        if (cases[i].request <= TRANSFER)
+            op = snib__engine_release(engine, hold, now, &code);
+        else if (cases[i].request == EXTENSION)
+            op = snib__engine_extend(engine, hold, 60 * SECOND, now, &code);
+        else
+            now += 10 * SECOND + SNIB__MS;
+        snib__engine_tick(engine, now);
+        answer_own(engine);
+        assert_int_equal(on_the_way(engine), 1);
+        answer(engine, cases[i].reply);
+        assert_false((op && op->done) || (next && next->done));
+        assert_true(hold->deadline == deadline || !op);
+        expect_another_link(engine);
+        snib__engine_free(engine);
+    }
 }
 
 /* Lines of any length and end; no more of them than the caller wants. */
@@ -274,6 +351,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(about_a_lock),    cmocka_unit_test(of_a_script),
+        cmocka_unit_test(out_of_step),     cmocka_unit_test(of_another_script),
         cmocka_unit_test(about_a_server),  cmocka_unit_test(about_loading),
         cmocka_unit_test(loading_goes_on), cmocka_unit_test(about_the_time),
         cmocka_unit_test(on_a_channel),

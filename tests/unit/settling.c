@@ -398,7 +398,7 @@ static void mistaken_message_is_heard(void **state)
         assert_int_equal(on_the_way(engine), 2);
         if (foreign)
             say_on_channel(engine, mutex, "0");
-        answer(engine, "$-1\r\n"); /* it was not held any more */
+        answer(engine, ":0\r\n"); /* it was not held any more */
         answer(engine, ":20000\r\n");
         assert_int_equal(on_the_way(engine), foreign);
         snib__engine_free(engine);

@@ -50,20 +50,18 @@ static const char *refusal(void)
                   "-UNKILLABLE x", "-EXECABORT x", "-MASTERDOWN x");
 }
 
-static const char *script_reply(const struct snib__request *request)
+static const char *any_reply(const struct snib__request *request)
 {
-    if (!peace && draw(12) == 0)
-        return refusal();
     switch (request->kind) {
     case SNIB__REQ_ACQUIRE:
         return ONE_OF("$-1", "$-1", "$1\r\n0", "$1\r\n0", "*3\r\n:20000\r\n:0\r\n:1000", ":30000",
                       ":10", ":-1", ":-3", "$2\r\n17", "*3\r\n:40\r\n:1\r\n:1000", "+OK", "*0",
-                      "*2\r\n:900\r\n:1", "*2\r\n:1\r\n:30000");
+                      "*2\r\n:900\r\n:1", "*2\r\n:1\r\n:30000", "*1\r\n$2\r\n17");
     case SNIB__REQ_RELEASE:
         return ONE_OF(":1", ":2", ":3", ":0", "$-1", "*5\r\n:1\r\n:0\r\n:0\r\n:0\r\n:1200",
                       "*5\r\n:1\r\n:3\r\n:4000\r\n$1\r\n0\r\n:10000", "*2\r\n:1\r\n:1", "*0");
     case SNIB__REQ_TRANSFER:
-        return ONE_OF(":1", ":1", ":0", ":2", "*2\r\n:1\r\n$1\r\n7", "$1\r\n9", "$-1", "*0");
+        return ONE_OF(":1", ":1", ":0", ":2", "*1\r\n$1\r\n7", "$1\r\n9", "$-1", "*0");
     case SNIB__REQ_RENEW:
         return ONE_OF("*0", "*0", "*1\r\n:1", "*2\r\n:1\r\n:0", "*3\r\n:1\r\n:-2\r\n:1", ":1");
     case SNIB__REQ_TIME:
@@ -81,6 +79,37 @@ static const char *script_reply(const struct snib__request *request)
                       "*6\r\n:1\r\n:500\r\n$3\r\nabc\r\n:1\r\n:2\r\n$1\r\n0",
                       "*6\r\n:1\r\n:-2\r\n$0\r\n\r\n:0\r\n:1\r\n$-1");
     }
+}
+
+/* Whether a script could say that. */
+static bool fits(const struct snib__request *request, const char *text)
+{
+    static const uint8_t lists[] = {0, SNIB__LIST_1, SNIB__LIST_2, SNIB__LIST_3, 0, SNIB__LIST_5};
+    uint8_t form = strcmp(text, "$-1") == 0 ? SNIB__NIL
+                   : text[0] == ':'         ? SNIB__NUMBER
+                   : text[0] == '$'         ? SNIB__TEXT
+                   : text[0] == '*'         ? lists[text[1] - '0']
+                                            : 0;
+    const struct snib__hold *hold = request->subject;
+    const struct snib__lock_kind *kind =
+        hold && request->kind <= SNIB__REQ_TRANSFER ? hold->gate->kind : NULL;
+    bool renews = request->kind == SNIB__REQ_RENEW ||
+                  (request->kind == SNIB__REQ_RELEASE && kind && hold->passed);
+    if (renews)
+        return strcmp(text, "*0") == 0 || strncmp(text, "*2", 2) == 0;
+    return !kind || form & (request->kind == SNIB__REQ_ACQUIRE   ? kind->acquires
+                            : request->kind == SNIB__REQ_RELEASE ? kind->releases
+                                                                 : kind->transfers);
+}
+
+static const char *script_reply(const struct snib__request *request)
+{
+    if (!peace && draw(12) == 0)
+        return refusal();
+    const char *text = any_reply(request);
+    for (bool odd = !peace && draw(20) == 0; !odd && !fits(request, text);)
+        text = any_reply(request);
+    return text;
 }
 
 /* Bytes from a link's server.  Sometimes more comes with them that nobody has asked for, and a read may end anywhere. */

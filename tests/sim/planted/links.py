@@ -4,6 +4,55 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "a reply that answers another request is believed",
+        "engine/node.c",
+        "if (request->subject && !error && node_misfits(request, reply, n)) {",
+        "if (e->closed) {",
+        "unit_odd_replies of_a_script",
+    ),
+    Mutant(
+        "a renewal that is answered by a number counts as answered",
+        "engine/node.c",
+        "return !snib__reply_fits_renewal(batch->n, reply, n);",
+        "return false;",
+        "unit_odd_replies of_another_script",
+    ),
+    Mutant(
+        "a release that is answered by another script's reply counts as answered",
+        "engine/node.c",
+        ": !snib__reply_fits(hold->gate->kind->releases, reply, n);",
+        ": false;",
+        "unit_odd_replies of_another_script",
+    ),
+    Mutant(
+        "a hand-over that is answered by another script's reply counts as answered",
+        "engine/node.c",
+        "return !snib__reply_fits(hold->gate->kind->transfers, reply, n);",
+        "return false;",
+        "unit_odd_replies of_another_script",
+    ),
+    Mutant(
+        "an extension that is answered by another script's reply counts as answered",
+        "engine/node.c",
+        "return op->kind == SNIB__OP_EXTEND && !snib__reply_fits_renewal(1, reply, n);",
+        "return false;",
+        "unit_odd_replies of_another_script",
+    ),
+    Mutant(
+        "a renewal with more answers than questions is believed",
+        "locks/kind.c",
+        "n % 2 == 1 && n / 2 <= holds;",
+        "n % 2 == 1;",
+        "unit_odd_replies of_another_script",
+    ),
+    Mutant(
+        "operations fail at once where replies are out of step",
+        "engine/node.c",
+        "(code == SNIB_EAUTH || code == SNIB_EPROTOCOL || snib__node_explained(code))",
+        "(code == SNIB_EAUTH || snib__node_explained(code))",
+        "unit_odd_replies out_of_step",
+    ),
+    Mutant(
         "all clients of a server that goes come back at the same time",
         "engine/link.c",
         "snib__engine_random(e, link->backoff ? link->backoff / 2 : LINK_BACKOFF_MIN);",
