@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "48babc923133ecd4"
+#define SNIB_BUILD_ID "f8203487c819f580"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -10683,6 +10683,8 @@ static const char *say_cause(const struct snib__told *told)
         return told->words;
     if (told->os_error)
         return snib__engine_why(told->cause, told->os_error);
+    if (told->cause == SNIB_ESERVER) /* to a question about the servers: the request was not sent */
+        return "the answer was an error";
     return told->cause && told->cause != SNIB_EUNREACHABLE ? snib_code_text(told->cause) : NULL;
 }
 
@@ -18931,6 +18933,9 @@ static const struct snib__script_text {
      "local lost = {}\n"
      "for i = 1, #KEYS do\n"
      "    local owner = redis.pcall('get', KEYS[i])\n"
+     "    if type(owner) == 'table' and not string.find(owner.err, 'WRONGTYPE', 1, true) then\n"
+     "        return owner\n"
+     "    end\n"
      "    if owner == ARGV[i + 1] then\n"
      "        if lease < 0 or (lease > 0 and redis.call('pttl', KEYS[i]) < lease) then\n"
      "            redis.call('pexpire', KEYS[i], math.abs(lease))\n"
@@ -18945,7 +18950,7 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "return lost\n",
-     601, "ded28413ff26067846abf57067dd0c8d3644327c"},
+     718, "1d3492616eb62bc87e9c670e64b6ce66e1465e4e"},
     {"plain_transfer",
      "local owner = redis.call('get', KEYS[1])\n"
      "if owner == ARGV[2] then\n"
@@ -29970,8 +29975,8 @@ static int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op 
     op->words = node->words[0] ? strdup(node->words) : NULL;
     if (op_unsure(op))
         return SNIB_EUNREACHABLE;
-    bool passing =
-        node->failure == SNIB_EUNREACHABLE || (node->failure == SNIB_ETLS && node->os_error);
+    bool passing = node->failure == SNIB_EUNREACHABLE || node->failure == SNIB_ESERVER ||
+                   (node->failure == SNIB_ETLS && node->os_error);
     return passing ? SNIB_ECONNECT : node->failure;
 }
 
@@ -32329,6 +32334,21 @@ static void sentinel_told_others(struct snib__engine *e, const struct snib__valu
     }
 }
 
+/* It is where no client can follow. */
+static void sentinel_misled(struct snib__engine *e, struct sentinel *one,
+                            const struct snib__value *host, snib__time now)
+{
+    char text[80] = "";
+    struct snib__node *node = one->node;
+    if (host && host->type == SNIB__RESP_STRING)
+        snib__words(text, sizeof text, snib__resp_text(e->resp, host), host->count, NULL);
+    node->failure = SNIB_ETOPOLOGY;
+    snprintf(node->words, sizeof node->words,
+             "%s names a master at an address that cannot be used%s%s", snib__node_where(e, node),
+             text[0] ? ": " : "", text);
+    sentinel_failed(e, one, OUTCOME_NONE, SNIB_ETOPOLOGY, now);
+}
+
 static void sentinel_told_address(struct snib__engine *e, struct sentinel *one,
                                   const struct snib__value *reply, uint32_t n, snib__time now)
 {
@@ -32337,7 +32357,7 @@ static void sentinel_told_address(struct snib__engine *e, struct sentinel *one,
     else if (n == 3 && sentinel_read_address(e, &reply[1], &reply[2], &one->address))
         sentinel_answered(e, one, now);
     else
-        sentinel_failed(e, one, OUTCOME_NONE, SNIB_EPROTOCOL, now);
+        sentinel_misled(e, one, n == 3 ? &reply[1] : NULL, now);
 }
 
 static void sentinel_answer(struct snib__engine *e, struct snib__node *node, uint64_t what,
@@ -32359,7 +32379,10 @@ static void sentinel_answer(struct snib__engine *e, struct snib__node *node, uin
         else
             snib__words(node->words, sizeof node->words, snib__resp_text(e->resp, reply),
                         reply->count, e->config.sentinel_login.password);
-        sentinel_failed(e, one, OUTCOME_REFUSED, stranger ? SNIB_ETOPOLOGY : error, now);
+        node->failure = stranger ? SNIB_ETOPOLOGY : error;
+        sentinel_failed(
+            e, one, snib__node_hopeless(node->failure, 0, false) ? OUTCOME_REFUSED : OUTCOME_NONE,
+            node->failure, now);
     } else if (what == ASK_ADDRESS) {
         sentinel_told_address(e, one, reply, n, now);
     }

@@ -67,6 +67,8 @@ static const char *say_cause(const struct snib__told *told)
         return told->words;
     if (told->os_error)
         return snib__engine_why(told->cause, told->os_error);
+    if (told->cause == SNIB_ESERVER) /* to a question about the servers: the request was not sent */
+        return "the answer was an error";
     return told->cause && told->cause != SNIB_EUNREACHABLE ? snib_code_text(told->cause) : NULL;
 }
 

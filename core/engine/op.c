@@ -353,8 +353,8 @@ int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op)
     op->words = node->words[0] ? strdup(node->words) : NULL;
     if (op_unsure(op))
         return SNIB_EUNREACHABLE;
-    bool passing =
-        node->failure == SNIB_EUNREACHABLE || (node->failure == SNIB_ETLS && node->os_error);
+    bool passing = node->failure == SNIB_EUNREACHABLE || node->failure == SNIB_ESERVER ||
+                   (node->failure == SNIB_ETLS && node->os_error);
     return passing ? SNIB_ECONNECT : node->failure;
 }
 

@@ -557,6 +557,21 @@ static void sentinel_told_others(struct snib__engine *e, const struct snib__valu
     }
 }
 
+/* It is where no client can follow. */
+static void sentinel_misled(struct snib__engine *e, struct sentinel *one,
+                            const struct snib__value *host, snib__time now)
+{
+    char text[80] = "";
+    struct snib__node *node = one->node;
+    if (host && host->type == SNIB__RESP_STRING)
+        snib__words(text, sizeof text, snib__resp_text(e->resp, host), host->count, NULL);
+    node->failure = SNIB_ETOPOLOGY;
+    snprintf(node->words, sizeof node->words,
+             "%s names a master at an address that cannot be used%s%s", snib__node_where(e, node),
+             text[0] ? ": " : "", text);
+    sentinel_failed(e, one, OUTCOME_NONE, SNIB_ETOPOLOGY, now);
+}
+
 static void sentinel_told_address(struct snib__engine *e, struct sentinel *one,
                                   const struct snib__value *reply, uint32_t n, snib__time now)
 {
@@ -565,7 +580,7 @@ static void sentinel_told_address(struct snib__engine *e, struct sentinel *one,
     else if (n == 3 && sentinel_read_address(e, &reply[1], &reply[2], &one->address))
         sentinel_answered(e, one, now);
     else
-        sentinel_failed(e, one, OUTCOME_NONE, SNIB_EPROTOCOL, now);
+        sentinel_misled(e, one, n == 3 ? &reply[1] : NULL, now);
 }
 
 static void sentinel_answer(struct snib__engine *e, struct snib__node *node, uint64_t what,
@@ -587,7 +602,10 @@ static void sentinel_answer(struct snib__engine *e, struct snib__node *node, uin
         else
             snib__words(node->words, sizeof node->words, snib__resp_text(e->resp, reply),
                         reply->count, e->config.sentinel_login.password);
-        sentinel_failed(e, one, OUTCOME_REFUSED, stranger ? SNIB_ETOPOLOGY : error, now);
+        node->failure = stranger ? SNIB_ETOPOLOGY : error;
+        sentinel_failed(
+            e, one, snib__node_hopeless(node->failure, 0, false) ? OUTCOME_REFUSED : OUTCOME_NONE,
+            node->failure, now);
     } else if (what == ASK_ADDRESS) {
         sentinel_told_address(e, one, reply, n, now);
     }

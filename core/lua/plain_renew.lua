@@ -6,6 +6,9 @@ local lease = tonumber(ARGV[1])
 local lost = {}
 for i = 1, #KEYS do
     local owner = redis.pcall('get', KEYS[i])
+    if type(owner) == 'table' and not string.find(owner.err, 'WRONGTYPE', 1, true) then
+        return owner
+    end
     if owner == ARGV[i + 1] then
         if lease < 0 or (lease > 0 and redis.call('pttl', KEYS[i]) < lease) then
             redis.call('pexpire', KEYS[i], math.abs(lease))

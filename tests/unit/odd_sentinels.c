@@ -83,9 +83,35 @@ static void no_address_in_it(void **state)
         engine = world(1);
         peer("s0")->odd = "GET-MASTER-ADDR-BY-NAME";
         peer("s0")->odd_says = replies[i];
-        ends_with(engine, SNIB_ECONNECT, 10 * SECOND, NULL, "sentinel s0:26379");
+        ends_with(engine, SNIB_ETOPOLOGY, 10 * SECOND,
+                  "s0:26379 names a master at an address that cannot be used", NULL);
         snib__engine_free(engine);
     }
+}
+
+/* An error that a sentinel may not say again, as one of a proxy before it, is waited out; and no request was sent. */
+static void an_error_instead_of_it(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = world(1);
+    peer("s0")->odd = "GET-MASTER-ADDR-BY-NAME";
+    peer("s0")->odd_says = "-ERR upstream failure\r\n";
+    ends_with(engine, SNIB_ECONNECT, 10 * SECOND, "ERR upstream failure", "sentinel s0:26379");
+    snib__engine_free(engine);
+    engine = world(1);
+    peer("s0")->odd = "GET-MASTER-ADDR-BY-NAME";
+    peer("s0")->odd_says = "-ERR upstream failure\r\n";
+    int32_t code;
+    struct snib__op *op =
+        snib__engine_acquire(engine, gate(engine, SNIB_MUTEX, "m"),
+                             &(struct snib__acquire){.wait = 10 * SECOND}, now, &code);
+    pass(engine, SECOND);
+    assert_false(op->done);
+    peer("s0")->odd = NULL;
+    pass(engine, 3 * SECOND);
+    assert_true(op->done);
+    assert_int_equal(op->code, SNIB_OK);
+    snib__engine_free(engine);
 }
 
 static void no_other_sentinel_in_it(void **state)
@@ -156,9 +182,8 @@ static void no_news_in_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_epoch_in_it),
-        cmocka_unit_test(no_address_in_it),
-        cmocka_unit_test(no_other_sentinel_in_it),
+        cmocka_unit_test(no_epoch_in_it),         cmocka_unit_test(no_address_in_it),
+        cmocka_unit_test(an_error_instead_of_it), cmocka_unit_test(no_other_sentinel_in_it),
         cmocka_unit_test(no_news_in_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

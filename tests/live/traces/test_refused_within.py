@@ -204,3 +204,36 @@ def test_refused_within(run: Scripts, case: str, name: str, prepare: Any, keys: 
             assert after == before or total is not None and ended(before), where
     run.redis.acl_deluser("half")
     assert refusals > 0
+
+
+RENEWALS: list[tuple[str, Any, list[str], list[Any]]] = [
+    ("mutex_renew", held(A), ["k"], [A]),
+    ("plain_renew", lambda run: run("plain_acquire", "k", A, LEASE), ["k"], [A]),
+    ("fair_renew", queue(B, A), FAIR[:3], [A]),
+    ("read_renew", reads(A), ["k", own(A)], [A]),
+    ("write_renew", writes(), ["k"], [A]),
+    ("multi_renew", multi, HOLD_KEYS, [A, KINDS]),
+    ("permits_renew", mine, [TAKEN], [2, ident(1), ident(2)]),
+]
+
+
+@pytest.mark.parametrize("lease", [0, 60000])
+@pytest.mark.parametrize(("name", "prepare", "keys", "args"), RENEWALS, ids=[row[0] for row in RENEWALS])
+def test_a_renewal_loses_nothing(
+    run: Scripts, name: str, prepare: Any, keys: list[str], args: list[Any], lease: int
+) -> None:
+    """What may not be asked is not known: it is an error, not a loss."""
+    refusals = 0
+    for command in commands(text(name)):
+        run.redis.flushall()
+        prepare(run)
+        run.redis.acl_setuser(
+            "half", enabled=True, reset=True, nopass=True, keys=["*"], channels=["*"], commands=["+@all", f"-{command}"]
+        )
+        user = run.connect(username="half", password="-")
+        reply = run(name, keys, lease, *args, by=user)
+        user.close()
+        assert reply == [] or isinstance(reply, redis.ResponseError), f"{name} without {command}: {reply}"
+        refusals += reply != []
+    run.redis.acl_deluser("half")
+    assert refusals > 0

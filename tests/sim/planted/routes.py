@@ -4,6 +4,20 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "a sentinel's passing error ends what waits",
+        "engine/sentinel.c",
+        "snib__node_hopeless(node->failure, 0, false) ? OUTCOME_REFUSED : OUTCOME_NONE",
+        "OUTCOME_REFUSED",
+        "unit_odd_sentinels an_error_instead_of_it",
+    ),
+    Mutant(
+        "what was never sent may have been applied, by the error of a sentinel",
+        "engine/op.c",
+        "|| node->failure == SNIB_ESERVER ||",
+        "||",
+        "unit_odd_sentinels an_error_instead_of_it",
+    ),
+    Mutant(
         "a slot that no map gives to a node is a server that is not connected",
         "engine/cluster.c",
         "cluster_hopeless(e, node, SNIB_EUNREACHABLE, CLUSTER_DOWN, strlen(CLUSTER_DOWN), now);",

@@ -411,6 +411,13 @@ MUTANTS = [
         "true, false, '0'",
     ),
     Mutant(
+        "a plain lock that may not be asked for counts as lost",
+        "lua/plain_renew.lua",
+        "if type(owner) == 'table' and not string.find(owner.err, 'WRONGTYPE', 1, true) then",
+        "if type(owner) == 'table' and owner.err == '' then",
+        "traces/test_refused_within.py test_a_renewal_loses_nothing",
+    ),
+    Mutant(
         "a grant whose lease is refused has no end",
         "lua/_fair.lua",
         "if redis.pcall('pexpire', KEYS[1], FIRST) ~= 1 then",
