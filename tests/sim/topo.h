@@ -285,6 +285,8 @@ struct topo {
     int focus;    /* enum topo_focus */
     bool extends; /* holders change their leases */
     bool again;   /* slots of permits begin to move when one is taken, and the reply is cut off */
+    bool
+        owned; /* tasks of a process read and write for the same few owners: reads within writes, and re-entries */
     bool known;   /* clients say who they are, and ask who others are */
     bool focused; /* the world is about these two faults: */
     int pair[2];

@@ -231,6 +231,7 @@ void check_not_granted(struct topo_process *process, const struct topo_task *tas
                   : code == SNIB_CANCELLED ? task->cancelled
                   : code == SNIB_EREPLICAS ? topo.durability != 0
                   : code == SNIB_EPERMITS  ? permits_may_be_few(task)
+                  : code == SNIB_EUPGRADE  ? task->use.kind == SNIB_WRITE && topo.owned
                   : code == SNIB_ECLOSED   ? process->closed_at != 0
                                            : is_servers_fault(code) && topo.now < topo.stable_at;
     honest |= code == SNIB_EUNREACHABLE && (task->once || topo.now >= task->wait_ends) &&

@@ -111,6 +111,7 @@ static void plan_names(void)
     static const char *const names[TOPO_NAMES] = {"orders", "{tenant}a", "{tenant}b", "a lock"};
     static const int members[] = {TOPO_MUTEX, TOPO_MUTEX, TOPO_FENCED, TOPO_RW};
     bool fair = topo.focus == TOPO_FORMER && topo.seed % 8 == 2;
+    topo.owned = topo.focus == TOPO_READERS && topo.seed % 4 == 1;
     topo.name_count = fair ? 3 : (int)topo_between(topo.focus == TOPO_FORMER ? 2 : 1, TOPO_NAMES);
     topo.multi = topo.focus == TOPO_ALL && topo.name_count > 2 && topo_chance(2);
     topo.multi_names = 2 | 4;

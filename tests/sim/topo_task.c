@@ -82,6 +82,10 @@ static void begin(struct topo_process *process, struct topo_task *task)
                      : 0,
         .max_hold = topo_chance(8) ? topo_between(1, 3000) * SNIB__MS : 0,
         .permits = 1};
+    if (topo.owned && topo.names[task->use.name].family == TOPO_RW &&
+        task->use.kind != SNIB__MULTI) {
+        how.owner = 1 + topo_draw(1 + topo_draw(2));
+    }
     snib__engine_call(process->engine, !topo_chance(4));
     task->op = snib__engine_acquire(process->engine, task->use.gate, &how, topo.now, &code);
     snib__engine_call(process->engine, false);
@@ -130,7 +134,7 @@ static void release(struct topo_process *process, struct topo_task *task)
 {
     int32_t code;
     struct topo_hold *hold = task->hold;
-    if (topo_chance(12)) { /* the program simply drops it */
+    if (topo_chance(topo.owned ? 2 : 12)) { /* the program simply drops it */
         process_leave_hold(process, hold);
         task_rest(task);
         return;
@@ -165,7 +169,8 @@ static bool extend(struct topo_process *process, struct topo_task *task)
     int32_t code;
     struct topo_hold *hold = task->hold;
     snib__time lease = topo_chance(2) ? fixed_lease() : 0;
-    if (hold->released || hold->told) {
+    if (hold->released || hold->told ||
+        hold->hold->owner) { /* which of its users' deadlines would it be? */
         return false;
     }
     check_progress(process);
