@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "f8203487c819f580"
+#define SNIB_BUILD_ID "c5cefcaa33379340"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -25465,6 +25465,7 @@ static void durable_waited(struct snib__engine *e, struct snib__link *link,
     if (refused)
         durable_tell(e, node, "has no WAIT, or this user may not use it");
     uint32_t reached = refused || reply->integer < 0 ? 0 : (uint32_t)reply->integer;
+    d->any = d->any || reached > 0; /* whatever was counted before */
     durable_decide_all(e, node, reached, refused ? 0 : d->need, now);
     d->waiting = false;
     durable_go_on(e, node, now);

@@ -511,6 +511,7 @@ static void durable_waited(struct snib__engine *e, struct snib__link *link,
     if (refused)
         durable_tell(e, node, "has no WAIT, or this user may not use it");
     uint32_t reached = refused || reply->integer < 0 ? 0 : (uint32_t)reply->integer;
+    d->any = d->any || reached > 0; /* whatever was counted before */
     durable_decide_all(e, node, reached, refused ? 0 : d->need, now);
     d->waiting = false;
     durable_go_on(e, node, now);

@@ -261,6 +261,38 @@ static void replica_that_takes_over_by_hand(void **state)
     }
 }
 
+/* A replica that has come since replicas were counted, and that only a WAIT has met: it is missed when it has gone. */
+static void replica_that_a_wait_has_met(void **state)
+{
+    (void)state;
+    char text[64];
+    struct snib__engine *engine = begin_cluster("a:0-4999 b:8192-16383 c:5000-8191");
+    engine->config.durability = 1;
+    engine->config.durability_policy = SNIB_DURABILITY_REFUSE;
+    engine->config.durability_timeout = SECOND;
+    peers[2].alone = true;
+    snib__hold_drop(engine, held(engine, "bar"), now);
+    snib__hold_drop(engine, held(engine, "{foo}1"), now);
+    serve(engine);
+    peers[2].alone = false;
+    moved(text, "foo", 'c'); /* it may have been a replica of b, so it is asked */
+    peers[1].says = text;
+    peers[1].times = 1;
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "foo"), 0);
+    serve(engine);
+    snib__hold_drop(engine, acquired(engine, op), now);
+    peers[2].alone = true;
+    common_epoch++;
+    map_of(common, "a:0-4999 c:5000-8191 b:8192-12181 c:12182-12182 b:12183-16383");
+    pass(engine, now + 20 * SECOND);
+    op = acquire(engine, gate(engine, SNIB_MUTEX, "{foo}2"), 0);
+    pass(engine, now + 2 * SECOND);
+    assert_int_equal(served_by(engine, "foo"), 'c');
+    assert_true(op->done);
+    assert_int_equal(op->code, SNIB_EREPLICAS);
+    snib__engine_free(engine);
+}
+
 /* The same, learnt from a map that is not believed about one slot, of which a MOVED has said lately that the former master has
  * it: so that one seems to serve still. */
 static void replica_that_takes_over_all_but_a_slot(void **state)
@@ -500,6 +532,7 @@ int main(void)
         cmocka_unit_test(silence_of_durable_link_is_noticed),
         cmocka_unit_test(replica_that_takes_over_has_none),
         cmocka_unit_test(replica_that_takes_over_by_hand),
+        cmocka_unit_test(replica_that_a_wait_has_met),
         cmocka_unit_test(replica_that_takes_over_all_but_a_slot),
         cmocka_unit_test(replica_that_takes_over_what_is_left),
         cmocka_unit_test(new_node_never_had_a_replica),

@@ -4,6 +4,13 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "a replica that only a WAIT has met is not missed",
+        "engine/durable.c",
+        "d->any = d->any || reached > 0;",
+        "(void)0;",
+        "unit/outages replica_that_a_wait_has_met",
+    ),
+    Mutant(
         "a server that keeps a slot against the map has not been replaced",
         "engine/map.c",
         "if (kept[i] > 0 && kept[i] == c->member[i].slots)",
