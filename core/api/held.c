@@ -64,11 +64,21 @@ static bool held_drop(struct snib__client *client, struct snib__hold *hold, bool
     return true;
 }
 
+/* A thread that waits for a hold's end.  The owner may re-enter before that thread runs: the hold does not show then that
+ * it was released. */
+struct snib__watch {
+    struct snib__watch *next, **at; /* where it is linked */
+    const struct snib__hold *hold;
+    bool lowered; /* one of several re-entries was released */
+};
+
 /* Inside: threads that wait for a hold's end have references, and would keep one that is freed. */
-static void held_wake(struct snib__driver *driver)
+static void held_wake(struct snib__driver *driver, const struct snib__hold *hold, bool lowered)
 {
     if (driver->hold_watchers == 0)
         return;
+    for (struct snib__watch *watch = driver->watches; watch; watch = watch->next)
+        watch->lowered |= lowered && watch->hold == hold;
     atomic_fetch_add(&driver->hold_word, 1);
     snib__unpark_all(&driver->hold_word);
 }
@@ -83,7 +93,7 @@ static void held_give_back(snib_hold *handle, bool abandoned)
         bool current = hold->handle == handle; /* else another thread frees it, too */
         last = current && held_drop(client, hold, abandoned);
         if (last)
-            held_wake(&client->driver);
+            held_wake(&client->driver, hold, false);
         if (abandoned)
             snib__driver_leave(&client->driver);
         else
@@ -211,6 +221,24 @@ int snib_hold_owner(snib_hold *handle, char out[128], snib_error *err)
     return SNIB_OK;
 }
 
+static void held_watch(struct snib__driver *d, struct snib__watch *watch)
+{
+    watch->at = &d->watches;
+    watch->next = d->watches;
+    if (watch->next)
+        watch->next->at = &watch->next;
+    d->watches = watch;
+    d->hold_watchers++;
+}
+
+static void held_unwatch(struct snib__driver *d, struct snib__watch *watch)
+{
+    *watch->at = watch->next;
+    if (watch->next)
+        watch->next->at = watch->at;
+    d->hold_watchers--;
+}
+
 int snib_hold_wait(snib_hold *handle, int64_t timeout_ms, int32_t *out_reason, snib_error *err)
 {
     struct snib__client *client;
@@ -223,26 +251,25 @@ int snib_hold_wait(snib_hold *handle, int64_t timeout_ms, int32_t *out_reason, s
     if (!hold)
         return code;
     struct snib__driver *d = &client->driver;
+    struct snib__watch watch = {.hold = hold};
     int state, how = SNIB__PARKED_NO;
-    uint32_t count = 0;
     bool freed, again;
+    held_watch(d, &watch);
     for (;;) {
         snib__time now = snib__now();
         state = snib__hold_state(d->engine, hold, now);
         freed = hold->handle != handle;
-        again = how == SNIB__PARKED_SIGNAL || hold->count < count;
+        again = how == SNIB__PARKED_SIGNAL || watch.lowered;
         if (state == SNIB_HOLD_LOST || state == SNIB_HOLD_RELEASED || now >= until || freed ||
             again)
             break;
-        count = hold->count;
         uint32_t seen = atomic_load(&d->hold_word);
         snib__time end = snib__hold_end(hold), next = end < until ? end : until;
-        d->hold_watchers++;
         snib__driver_leave(d);
         how = snib__park(&d->hold_word, seen, next);
         snib__driver_enter(d);
-        d->hold_watchers--;
     }
+    held_unwatch(d, &watch);
     if (state == SNIB_HOLD_LOST && out_reason)
         *out_reason = snib__hold_reason(hold, snib__now());
     code = held_told(client, hold, state, err);
@@ -310,7 +337,7 @@ static int held_run(struct snib__run *run, struct snib__hold *hold, int64_t leas
     if (client->debug)
         snib__debug_released(hold);
     if (hold->count < count)
-        held_wake(&client->driver);
+        held_wake(&client->driver, hold, true);
     run->reason = code == SNIB_LOST ? hold->reason : SNIB_REASON_NONE;
     return snib__run(run, op, code, &event, err);
 }

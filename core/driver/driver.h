@@ -115,7 +115,8 @@ struct snib__driver {
     _Atomic uint32_t
         hold_word; /* changes when a hold may have changed, for threads that watch holds */
     uint32_t hold_watchers;
-    uint64_t moves_told; /* the engine's moves when hold_word last changed */
+    struct snib__watch *watches; /* of those, the threads in snib_hold_wait() */
+    uint64_t moves_told;         /* the engine's moves when hold_word last changed */
     /* callbacks of the API, for results */
     void (*done)(struct snib__driver *driver, struct snib__op *op, struct snib__wakes *wakes);
     void (*lost)(struct snib__driver *driver, struct snib__hold *hold, struct snib__wakes *wakes);

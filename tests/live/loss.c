@@ -362,6 +362,37 @@ static void left_once_while_watched(void **state)
     snib_lock_free(lock);
 }
 
+/* So they may if its owner re-enters before they have run.  Those who wait for another hold go on waiting. */
+static void left_for_a_moment(void **state)
+{
+    struct world *world = *state;
+    snib_lock *lock = must_lock(world->client, "again");
+    snib_hold *hold = must_acquire_as(lock, 7, -1);
+    struct watcher other = {.hold = world->hold, .code = 1000};
+    pthread_t others, thread;
+    assert_int_equal(pthread_create(&others, NULL, watch, &other), 0);
+    for (int i = 0; i < 10; i++) {
+        struct watcher watcher = {.hold = hold, .code = 1000};
+        assert_ptr_equal(must_acquire_as(lock, 7, -1), hold);
+        assert_int_equal(pthread_create(&thread, NULL, watch, &watcher), 0);
+        AWAIT(watcher.thread && sleeps(watcher.thread), 10000);
+        AWAIT(other.thread && sleeps(other.thread), 10000);
+        must_release(hold);
+        assert_ptr_equal(must_acquire_as(lock, 7, -1), hold);
+        AWAIT(watcher.code != 1000, 10000);
+        assert_int_equal(watcher.code, SNIB_AGAIN);
+        pthread_join(thread, NULL);
+        must_release(hold);
+    }
+    assert_int_equal(other.code, 1000);
+    must_release(world->hold);
+    world->hold = NULL;
+    pthread_join(others, NULL);
+    assert_true(other.code == SNIB_NOT_HELD || other.code == SNIB_EHANDLE);
+    must_release(hold);
+    snib_lock_free(lock);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -375,6 +406,7 @@ int main(void)
         TEST(told_in_each_queue),
         TEST(freed_while_watched),
         TEST(left_once_while_watched),
+        TEST(left_for_a_moment),
         TEST(fixed_lease_expires),
         TEST(found_lost),
         TEST(counted_when_seen),

@@ -376,7 +376,7 @@ MUTANTS = [
     Mutant(
         "a wait for the loss sleeps through the release of a re-entry",
         "api/held.c",
-        "again = how == SNIB__PARKED_SIGNAL || hold->count < count;",
+        "again = how == SNIB__PARKED_SIGNAL || watch.lowered;",
         "again = how == SNIB__PARKED_SIGNAL;",
         "live/loss left_once_while_watched",
     ),
@@ -577,8 +577,8 @@ MUTANTS = [
     Mutant(
         "whoever watched a hold is counted for ever",
         "api/held.c",
-        "snib__driver_enter(d); d->hold_watchers--;",
-        "snib__driver_enter(d);",
+        "watch->next->at = watch->at; d->hold_watchers--;",
+        "watch->next->at = watch->at;",
         "sim/driver",
     ),
     Mutant(
