@@ -4,7 +4,7 @@
  * own atexit() handlers, which may still release, when exit() is called or main() returns, on
  * whatever thread.  All clients together have one time limit.  The child of a fork starts with an
  * empty list: it must not close its parent's clients, and its heirs (heir.c) are listed when they
- * are made.  A child made without the handlers of fork() has the list, and another process id: there
+ * are made.  A child made without the handlers of fork() has the list, and is another process: there
  * nothing is closed.  Before its parent forks, calls that must not be cut in two have ended: see
  * forks.h.
  *
@@ -12,9 +12,9 @@
  */
 #include "api/debug.h"
 #include "driver/forks.h"
+#include "driver/process.h"
 
 #include <sched.h>
-#include <unistd.h>
 
 #define EXIT_MS 1000
 #define EXIT_MS_MAX 60000
@@ -24,7 +24,7 @@
 
 static pthread_mutex_t exit_mutex = PTHREAD_MUTEX_INITIALIZER; /* held over a fork */
 static struct snib__client *exit_first;                        /* guarded by exit_mutex */
-static _Atomic pid_t exit_process;                             /* whose clients are listed */
+static _Atomic uint64_t exit_process; /* whose clients are listed; 0: there were none */
 static _Atomic int64_t exit_ms = EXIT_MS;
 static bool exit_fork_known; /* a fork has met the handlers: they are registered */
 static _Thread_local volatile bool
@@ -49,7 +49,7 @@ static void exit_unlock(bool locked)
 void snib__exit_add(struct snib__client *client)
 {
     bool locked = exit_lock();
-    atomic_store(&exit_process, getpid());
+    atomic_store(&exit_process, snib__process());
     client->exit_next = exit_first;
     client->exit_prev = NULL;
     if (exit_first)
@@ -116,7 +116,8 @@ static void exit_fork_child(void)
  * are kept from the list, and the leases of what is held end. */
 static bool exit_is_ours(void)
 {
-    return atomic_load(&exit_process) == getpid() && !exit_forking;
+    uint64_t process = atomic_load(&exit_process);
+    return process && process == snib__process() && !exit_forking;
 }
 
 /* Another reference, unless the last one is gone: then another thread is about to free the client, which waits for

@@ -6,6 +6,7 @@
 #include "server.h"
 
 #include "driver/memory.h"
+#include "driver/process.h"
 #include "net/memory.h"
 
 #include <errno.h>
@@ -104,6 +105,11 @@ static uint64_t server_now_ns(void)
     if (booted_ns == 0)
         booted_ns = server_clock_ns(CLOCK_REALTIME) - up_ns;
     return booted_ns + up_ns + server_ahead_ns;
+}
+
+bool snib__server_is_ours(const snib_memory *server)
+{
+    return server->process == snib__process();
 }
 
 /* What has ended since the last request is gone. */
@@ -395,7 +401,8 @@ int snib_memory_start(const char *name, snib_memory **out_server, snib_error *er
     pthread_once(&once, server_once);
     pthread_mutex_lock(&snib__server_mutex);
     snib_memory *server = model__grow(NULL, sizeof *server);
-    *server = (snib_memory){.listener = -1, .bell = -1, .pid = getpid(), .model = model_new()};
+    *server =
+        (snib_memory){.listener = -1, .bell = -1, .process = snib__process(), .model = model_new()};
     if (name)
         snprintf(server->name, sizeof server->name, "%s", name);
     else
@@ -415,7 +422,7 @@ int snib_memory_start(const char *name, snib_memory **out_server, snib_error *er
 
 void snib_memory_stop(snib_memory *server)
 {
-    if (!server || server->pid != getpid()) /* the child of a fork has closed its copies */
+    if (!server || !snib__server_is_ours(server)) /* the child of a fork has closed its copies */
         return;
     pthread_mutex_lock(&snib__server_mutex);
     server->stop = true;

@@ -6,7 +6,6 @@
 #include "snib_testing.h"
 
 #include <pthread.h>
-#include <sys/types.h>
 
 #define SERVER_CONNECTIONS 256 /* a client has at most six */
 
@@ -19,7 +18,7 @@ struct server_connection {
 
 struct snib_memory {
     snib_memory *next; /* of this process */
-    pid_t pid;         /* the child of a fork has no thread for it */
+    uint64_t process;  /* a child has no thread for it */
     pthread_t thread;
     model *model;
     model_data *snapshot; /* NULL: there is none */
@@ -37,6 +36,7 @@ struct snib_memory {
 /* One lock for all servers, because the models share an interpreter. */
 extern pthread_mutex_t snib__server_mutex;
 
+bool snib__server_is_ours(const snib_memory *server); /* not its parent's */
 void snib__server_enter(snib_memory *server); /* takes the lock, and tells the model the time */
 int snib__server_fail(snib_error *err, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -199,7 +199,7 @@ int snib_memory_fault(snib_memory *server, const char *name, const char *argumen
         return snib__server_fail(err, SNIB_EINVAL, "%s takes no argument", fault->name);
     if (!server)
         return snib__server_fail(err, SNIB_EINVAL, "server is NULL");
-    if (server->pid != getpid())
+    if (!snib__server_is_ours(server))
         return snib__server_fail(err, SNIB_EFORKED,
                                  "the memory server belongs to the parent process");
     snib__server_enter(server);

@@ -4,6 +4,7 @@
 #include "../support/support.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -15,7 +16,7 @@
 
 void snib__forks_enter(void);
 
-enum { LEASE_MS = 60000, CHILD_S = 120, HANG_S = 30, QUICK_MS = 15000, MANY = 25 };
+enum { NO_SPACE = 77, LEASE_MS = 60000, CHILD_S = 120, HANG_S = 30, QUICK_MS = 15000, MANY = 25 };
 
 #define CHILD(condition)                                                                           \
     do {                                                                                           \
@@ -260,6 +261,59 @@ static void not_without_handlers(void **state)
     snib_client_free(client);
 }
 
+/* The first process of a namespace gets no signal without a handler. */
+static void hangs(int signal)
+{
+    (void)signal;
+    _exit(98);
+}
+
+static int exit_as_first(void *unused)
+{
+    (void)unused;
+    CHILD(getpid() == 1);
+    alarm(HANG_S);
+    exit(0);
+}
+
+/* The first process of a container holds a lock, and makes a child that is the first of its own: as a sandbox does. */
+static void first_process(const struct server *server)
+{
+    static char stack[256 * 1024] __attribute__((aligned(16)));
+    int status;
+    CHILD(getpid() == 1);
+    snib_hold *hold = child_hold(child_lock(child_client(server), SNIB_MUTEX, "parents"));
+    pid_t pid = clone(exit_as_first, stack + sizeof stack, CLONE_NEWPID | SIGCHLD, NULL);
+    if (pid < 0)
+        _exit(NO_SPACE);
+    CHILD(waitpid(pid, &status, 0) == pid && status == 0);
+    CHILD(snib_hold_extend(hold, LEASE_MS, NULL) == SNIB_OK);
+    exit(0);
+}
+
+/* In a namespace of its own such a child has the number 1, which may be its parent's, too. */
+static void not_with_the_same_number(void **state)
+{
+    struct server *server = *state;
+    pid_t pid = fork();
+    if (pid == 0) {
+        int status;
+        CHILD(signal(SIGALRM, hangs) != SIG_ERR);
+        if (unshare(CLONE_NEWPID) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0)
+            _exit(NO_SPACE);
+        if ((pid = fork()) == 0)
+            first_process(server);
+        CHILD(waitpid(pid, &status, 0) == pid && WIFEXITED(status));
+        _exit(WEXITSTATUS(status));
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == NO_SPACE)
+        skip_because("no namespace for process ids");
+    assert_int_equal(status, 0);
+    assert_false(is_held(server, "parents"));
+}
+
 static sem_t forking;
 
 static void forking_begins(void)
@@ -327,6 +381,7 @@ int main(void)
         cmocka_unit_test(no_answer),
         cmocka_unit_test(not_the_parents),
         cmocka_unit_test(not_without_handlers),
+        cmocka_unit_test(not_with_the_same_number),
         cmocka_unit_test(from_within_a_fork),
     };
     return cmocka_run_group_tests(tests, start, stop);

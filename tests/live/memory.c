@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <snib_testing.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -200,6 +201,59 @@ static void containers(void **state)
     }
     assert_int_equal(status[0], 0);
     assert_int_equal(status[1], 0);
+}
+
+/* The first process of a namespace gets no signal without a handler. */
+static void ends(int signal)
+{
+    (void)signal;
+    _exit(98);
+}
+
+/* The child has no thread for the server, which is its parent's. */
+static int stop_as_first(void *server)
+{
+    signal(SIGALRM, ends);
+    alarm(SOON_MS / 1000);
+    int code = snib_memory_fault(server, "stall", NULL, NULL);
+    snib_memory_stop(server);
+    _exit(code == SNIB_EFORKED && getpid() == 1 ? 0 : 1);
+}
+
+static void sandbox(void)
+{
+    static char stack[256 * 1024] __attribute__((aligned(16)));
+    snib_memory *server;
+    if (snib_memory_start("sandbox", &server, NULL) != SNIB_OK)
+        _exit(1);
+    pid_t child = clone(stop_as_first, stack + sizeof stack, CLONE_NEWPID | SIGCHLD, server);
+    int status;
+    if (child < 0)
+        _exit(NO_SPACE);
+    bool is_good = waitpid(child, &status, 0) == child && status == 0;
+    is_good = is_good && snib_memory_fault(server, "resume", NULL, NULL) == SNIB_OK;
+    snib_memory_stop(server);
+    _exit(is_good ? 0 : 1);
+}
+
+/* A process and its child may both have the number 1. */
+static void with_the_same_number(void **state)
+{
+    int status;
+    (void)state;
+    pid_t outer = fork();
+    if (outer == 0) {
+        if (unshare(CLONE_NEWPID) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0)
+            _exit(NO_SPACE);
+        pid_t first = fork();
+        if (first == 0)
+            sandbox();
+        _exit(waitpid(first, &status, 0) == first && WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+    }
+    assert_int_equal(waitpid(outer, &status, 0), outer);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == NO_SPACE)
+        skip_because("no namespace for process ids");
+    assert_int_equal(status, 0);
 }
 
 /* ---- the clock ---- */
@@ -650,6 +704,7 @@ int main(void)
         cmocka_unit_test(programs),
         cmocka_unit_test(inherited),
         cmocka_unit_test(containers),
+        cmocka_unit_test(with_the_same_number),
         ON_SERVER(advance_loses),
         ON_SERVER(advance_renews),
         ON_SERVER(advance_together),

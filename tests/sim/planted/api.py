@@ -208,15 +208,22 @@ MUTANTS = [
     Mutant(
         "a child made without the handlers of fork() gives back what its parent holds",
         "api/exit.c",
-        "return atomic_load(&exit_process) == getpid() && !exit_forking;",
-        "return !exit_forking;",
+        "return process && process == snib__process() && !exit_forking;",
+        "return process && !exit_forking;",
         "faults/exit not_without_handlers",
+    ),
+    Mutant(
+        "a child with its parent's process id gives back what its parent holds",
+        "driver/process.h",
+        "return (uint64_t)number << 32 | (uint32_t)getpid();",
+        "return (uint64_t)(number ? 1 : 0) << 32 | (uint32_t)getpid();",
+        "faults/exit not_with_the_same_number",
     ),
     Mutant(
         "an exit in a fork that waits for other threads waits for itself",
         "api/exit.c",
-        "return atomic_load(&exit_process) == getpid() && !exit_forking;",
-        "return atomic_load(&exit_process) == getpid();",
+        "return process && process == snib__process() && !exit_forking;",
+        "return process && process == snib__process();",
         "faults/exit from_within_a_fork",
     ),
     Mutant(
