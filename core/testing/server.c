@@ -390,7 +390,7 @@ static int server_begin(snib_memory *server, snib_error *err)
     return SNIB_OK;
 }
 
-int snib_memory_start(const char *name, snib_memory **out_server, snib_error *err)
+static int server_start(const char *name, snib_memory **out_server, snib_error *err)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (!out_server)
@@ -420,10 +420,18 @@ int snib_memory_start(const char *name, snib_memory **out_server, snib_error *er
     return code;
 }
 
-void snib_memory_stop(snib_memory *server)
+/* A thread that is cancelled inside would leave with the mutex, or before the server's thread has ended. */
+int snib_memory_start(const char *name, snib_memory **out_server, snib_error *err)
 {
-    if (!server || !snib__server_is_ours(server)) /* the child of a fork has closed its copies */
-        return;
+    int old;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+    int code = server_start(name, out_server, err);
+    pthread_setcancelstate(old, NULL);
+    return code;
+}
+
+static void server_stop(snib_memory *server)
+{
     pthread_mutex_lock(&snib__server_mutex);
     server->stop = true;
     snib__server_ring(server);
@@ -438,17 +446,24 @@ void snib_memory_stop(snib_memory *server)
     pthread_mutex_unlock(&snib__server_mutex);
 }
 
+void snib_memory_stop(snib_memory *server)
+{
+    int old;
+    if (!server || !snib__server_is_ours(server)) /* the child of a fork has closed its copies */
+        return;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+    server_stop(server);
+    pthread_setcancelstate(old, NULL);
+}
+
 const char *snib_memory_url(const snib_memory *server)
 {
-    return server->url;
+    return server ? server->url : NULL;
 }
 
 /* The clients first: one that is ahead of its server gives a lock up too early, never too late. */
-int snib_memory_advance(int64_t ms, snib_error *err)
+static int server_advance(int64_t ms, snib_error *err)
 {
-    if (ms < 0 || ms > SERVER_ADVANCE_MAX)
-        return snib__server_fail(err, SNIB_EINVAL, "the clock can be moved by 0 to %lld ms",
-                                 (long long)SERVER_ADVANCE_MAX);
     int code = server_advance_clients(ms, err);
     pthread_mutex_lock(&snib__server_mutex);
     server_ahead_ns += code == SNIB_OK ? (uint64_t)ms * 1000000u : 0;
@@ -458,5 +473,17 @@ int snib_memory_advance(int64_t ms, snib_error *err)
         snib__server_ring(server);
     }
     pthread_mutex_unlock(&snib__server_mutex);
+    return code;
+}
+
+int snib_memory_advance(int64_t ms, snib_error *err)
+{
+    int old;
+    if (ms < 0 || ms > SERVER_ADVANCE_MAX)
+        return snib__server_fail(err, SNIB_EINVAL, "the clock can be moved by 0 to %lld ms",
+                                 (long long)SERVER_ADVANCE_MAX);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+    int code = server_advance(ms, err);
+    pthread_setcancelstate(old, NULL);
     return code;
 }

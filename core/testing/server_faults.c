@@ -188,6 +188,21 @@ static int fault_state(snib_memory *server, const struct fault *fault, const cha
     return SNIB_OK;
 }
 
+static int fault_run(snib_memory *server, const struct fault *fault, const char *argument,
+                     snib_error *err)
+{
+    int old;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+    snib__server_enter(server);
+    int code = fault->cause ? fault->cause(server, argument, err)
+                            : fault_state(server, fault, argument, err);
+    model_set_faults(server->model, server->faults);
+    snib__server_ring(server);
+    pthread_mutex_unlock(&snib__server_mutex);
+    pthread_setcancelstate(old, NULL);
+    return code;
+}
+
 int snib_memory_fault(snib_memory *server, const char *name, const char *argument, snib_error *err)
 {
     const struct fault *fault = NULL;
@@ -202,13 +217,7 @@ int snib_memory_fault(snib_memory *server, const char *name, const char *argumen
     if (!snib__server_is_ours(server))
         return snib__server_fail(err, SNIB_EFORKED,
                                  "the memory server belongs to the parent process");
-    snib__server_enter(server);
-    int code = fault->cause ? fault->cause(server, argument, err)
-                            : fault_state(server, fault, argument, err);
-    model_set_faults(server->model, server->faults);
-    snib__server_ring(server);
-    pthread_mutex_unlock(&snib__server_mutex);
-    return code;
+    return fault_run(server, fault, argument, err);
 }
 
 /* ---- what one can see ------------------------------------------------------------------------- */
@@ -217,6 +226,8 @@ int snib_memory_has(snib_memory *server, const char *name)
 {
     model_key found;
     bool has = false;
+    if (!server || !name)
+        return SNIB_EINVAL;
     snib__server_enter(server);
     for (int db = 0; db < FAULT_DATABASES; db++)
         has = has || model_key_find(server->model, db, name, strlen(name), &found);
@@ -226,6 +237,8 @@ int snib_memory_has(snib_memory *server, const char *name)
 
 int64_t snib_memory_connections(snib_memory *server)
 {
+    if (!server)
+        return SNIB_EINVAL;
     snib__server_enter(server);
     int64_t n = (int64_t)fault_connections(server, 0, NULL);
     pthread_mutex_unlock(&snib__server_mutex);
@@ -234,6 +247,8 @@ int64_t snib_memory_connections(snib_memory *server)
 
 int64_t snib_memory_requests(snib_memory *server)
 {
+    if (!server)
+        return SNIB_EINVAL;
     snib__server_enter(server);
     int64_t n = (int64_t)model_requests(server->model);
     pthread_mutex_unlock(&snib__server_mutex);

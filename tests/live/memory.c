@@ -68,11 +68,16 @@ static void names(void **state)
     refused(snib_memory_start("a/b", &one, &err), SNIB_EINVAL, &err, "1 to 64 letters");
     refused(snib_memory_start("a", NULL, &err), SNIB_EINVAL, &err, "out_server is NULL");
     refused(snib_memory_fault(NULL, "stall", NULL, &err), SNIB_EINVAL, &err, "server is NULL");
+    assert_null(snib_memory_url(NULL));
+    assert_int_equal(snib_memory_has(NULL, "name"), SNIB_EINVAL);
+    assert_int_equal(snib_memory_connections(NULL), SNIB_EINVAL);
+    assert_int_equal(snib_memory_requests(NULL), SNIB_EINVAL);
     refused(snib_client_open("memory://", NULL, &client, &err), SNIB_EURL, &err, "memory://name");
     refused(snib_client_open("memory://a.b", NULL, &client, &err), SNIB_EURL, &err,
             "memory://name");
     assert_int_equal(snib_memory_start("twice", &one, &err), SNIB_OK);
     assert_string_equal(snib_memory_url(one), "memory://twice");
+    assert_int_equal(snib_memory_has(one, NULL), SNIB_EINVAL);
     refused(snib_memory_start("twice", &other, &err), SNIB_EINVAL, &err, "\"twice\" already");
     client = client_of(one);
     must_release(must_acquire(must_lock(client, "name"), 0));
@@ -254,6 +259,44 @@ static void with_the_same_number(void **state)
     if (WIFEXITED(status) && WEXITSTATUS(status) == NO_SPACE)
         skip_because("no namespace for process ids");
     assert_int_equal(status, 0);
+}
+
+/* ---- threads that are cancelled ---- */
+
+static _Atomic int calls_ended;
+
+/* The thread is cancelled before its calls, and ends after them. */
+static void *cancelled(void *argument)
+{
+    snib_memory *server = argument, *other;
+    int old;
+    pthread_cancel(pthread_self());
+    int code = snib_memory_fault(server, calls_ended % 2 ? "accept" : "refuse", NULL, NULL);
+    code = code ? code : snib_memory_advance(1, NULL);
+    code = code ? code : snib_memory_start("other", &other, NULL);
+    if (code == SNIB_OK)
+        snib_memory_stop(other);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+    calls_ended += code == SNIB_OK && old == PTHREAD_CANCEL_ENABLE;
+    pthread_setcancelstate(old, NULL);
+    pthread_testcancel();
+    return NULL;
+}
+
+static void no_cancellation_point(void **state)
+{
+    snib_memory *server = *state;
+    for (int i = 0; i < 4; i++) {
+        pthread_t thread;
+        void *end;
+        assert_int_equal(pthread_create(&thread, NULL, cancelled, server), 0);
+        pthread_join(thread, &end);
+        assert_ptr_equal(end, PTHREAD_CANCELED);
+        assert_int_equal(calls_ended, i + 1);
+    }
+    snib_client *client = client_of(server);
+    must_release(must_acquire(must_lock(client, "name"), SOON_MS));
+    snib_client_free(client);
 }
 
 /* ---- the clock ---- */
@@ -705,6 +748,7 @@ int main(void)
         cmocka_unit_test(inherited),
         cmocka_unit_test(containers),
         cmocka_unit_test(with_the_same_number),
+        ON_SERVER(no_cancellation_point),
         ON_SERVER(advance_loses),
         ON_SERVER(advance_renews),
         ON_SERVER(advance_together),
