@@ -19,6 +19,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define DEBUG_LOOK (250 * SNIB__MS)  /* between two looks at what lasts */
 #define DEBUG_WAIT (1000 * SNIB__MS) /* a wait for oneself that lasts as long is told */
@@ -44,11 +46,23 @@ static _Atomic bool debug_exits;
 
 /* ---- warnings ---- */
 
+/* As the process exits nobody drains a queue.  Nor is the process to wait for those who read its standard error, or for a
+ * thread that prints there, or to be ended by a signal because the readers have gone: what cannot be written now is left
+ * out. */
+static void debug_print(const char *text)
+{
+    char line[DEBUG_TEXT_CAP + sizeof "snib: debug: \n"];
+    struct pollfd error = {.fd = STDERR_FILENO, .events = POLLOUT};
+    int n = snprintf(line, sizeof line, "snib: debug: %s\n", text);
+    if (snib__sys_poll(&error, 1, 0) == 1 && error.revents == POLLOUT)
+        syscall(SYS_write, STDERR_FILENO, line, (size_t)n);
+}
+
 static void debug_write(struct snib__client *client, const char *text)
 {
     struct snib__engine *engine = client->driver.engine;
     if (debug_exits)
-        fprintf(stderr, "snib: debug: %s\n", text);
+        debug_print(text);
     else
         snib__engine_log(engine, SNIB_LOG_WARNING, "debug: %s", text);
 }

@@ -1104,7 +1104,8 @@ SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t lev
  *
  * With SNIB_DEBUG_PLACES defined before this header is included, every acquisition gives its own file and line, and so
  * do the calls that open clients and make locks: of those that were never freed, the process writes the places to its
- * standard error when it exits.  Bindings call this function themselves.
+ * standard error when it exits, as it does with what else is found then, unless nobody reads there: it waits for no
+ * reader.  Bindings call this function themselves.
  *
  * place  such as "orders.c:31 in pay()"; copied without its folders, at most 71 bytes of it.  NULL: not known.
  *        A second line says who acquires, such as "task 7", at most 47 bytes; an empty one: it has no name.  Without a

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "../support/support.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
@@ -219,6 +220,70 @@ static void no_answer(void **state)
     server_do(server, "FLUSHALL");
 }
 
+/* A mistake that is found when the process exits. */
+static void child_debugs(const struct server *server, const char *name)
+{
+    snib_client_options options;
+    snib_client *client = NULL;
+    snib_client_options_init(&options, sizeof options);
+    options.debug = 1;
+    alarm(HANG_S);
+    CHILD(snib_client_open(server->url, &options, &client, NULL) == SNIB_OK);
+    child_hold(child_lock(client, SNIB_MUTEX, name));
+}
+
+/* Nor does standard error delay or end it if nobody reads there, or ever will: what the option debug finds is left out. */
+static void unread_standard_error(void **state)
+{
+    struct server *server = *state;
+    for (int gone = 0; gone < 2; gone++) {
+        int ends[2];
+        assert_int_equal(pipe(ends), 0);
+        if (gone)
+            close(ends[0]);
+        pid_t pid = fork();
+        if (pid == 0) {
+            char page[4096] = "";
+            child_debugs(server, "unread");
+            CHILD(fcntl(ends[1], F_SETFL, O_NONBLOCK) == 0);
+            while (!gone && write(ends[1], page, sizeof page) > 0)
+                ;
+            CHILD(fcntl(ends[1], F_SETFL, 0) == 0 && dup2(ends[1], STDERR_FILENO) >= 0);
+            exit(0);
+        }
+        expect_status(pid, 0);
+        assert_false(is_held(server, "unread"));
+        if (!gone)
+            close(ends[0]);
+        close(ends[1]);
+    }
+}
+
+/* Otherwise it is said there. */
+static void told_at_exit(void **state)
+{
+    struct server *server = *state;
+    char text[4096] = "";
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        child_debugs(server, "told");
+        CHILD(dup2(ends[1], STDERR_FILENO) >= 0);
+        exit(0);
+    }
+    expect_status(pid, 0);
+    close(ends[1]);
+    for (size_t n = 0; n < sizeof text - 1;) {
+        ssize_t got = read(ends[0], text + n, sizeof text - 1 - n);
+        if (got <= 0)
+            break;
+        n += (size_t)got;
+    }
+    close(ends[0]);
+    assert_non_null(strstr(text, "snib: debug: mutex \"told\", acquired at "));
+}
+
 /* A forked child that exits gives back its own holds and none of the parent's. */
 static void not_the_parents(void **state)
 {
@@ -379,6 +444,8 @@ int main(void)
         cmocka_unit_test(after_handlers),
         cmocka_unit_test(switched_off),
         cmocka_unit_test(no_answer),
+        cmocka_unit_test(unread_standard_error),
+        cmocka_unit_test(told_at_exit),
         cmocka_unit_test(not_the_parents),
         cmocka_unit_test(not_without_handlers),
         cmocka_unit_test(not_with_the_same_number),
