@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -147,6 +148,29 @@ static __attribute__((noinline)) void login_scrub(void)
     explicit_bzero(below, sizeof below);
 }
 
+static void login_end(struct snib__question *question)
+{
+    login_scrub();
+    login_tell(question);
+    login_put(question);
+}
+
+/* The program's function did not return, but ended its thread. */
+static void login_left(void *question)
+{
+    login_fail(question, EAGAIN, "the function for credentials ended its thread");
+    login_end(question);
+}
+
+static int login_call(struct snib__question *question)
+{
+    int code;
+    pthread_cleanup_push(login_left, question);
+    code = question->call(question->data, &question->answer);
+    pthread_cleanup_pop(0);
+    return code;
+}
+
 static void *login_main(void *argument)
 {
     struct snib__question *question = argument;
@@ -155,11 +179,9 @@ static void *login_main(void *argument)
         question->good = login_read(question);
         snib__forks_leave();
     } else {
-        question->good = login_check(question, question->call(question->data, &question->answer));
+        question->good = login_check(question, login_call(question));
     }
-    login_scrub();
-    login_tell(question);
-    login_put(question);
+    login_end(question);
     return NULL;
 }
 

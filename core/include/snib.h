@@ -202,7 +202,7 @@ typedef struct snib_credentials {
  * snib_client_free() waits for a call in progress.  After a fork, the function may be called in the child, too.
  *
  * Returns  0, or anything else on failure: operations wait as long as they would for an unreachable server, and
- *          then fail with SNIB_ECREDENTIALS and `why`. */
+ *          then fail with SNIB_ECREDENTIALS and `why`.  pthread_exit() is a failure, too. */
 typedef int (*snib_credentials_fn)(void *data, snib_credentials *out);
 
 /* Always fill with snib_client_options_init() first.  0 or NULL selects a field's default. */

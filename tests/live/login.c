@@ -273,7 +273,7 @@ static void environment(void **state)
 static struct issuer {
     _Atomic int calls, inside;
     _Atomic int64_t valid_ms, sleep_ms;
-    _Atomic bool fails, lies;
+    _Atomic bool fails, lies, leaves;
     pthread_t caller;
 } issuer;
 
@@ -293,6 +293,8 @@ static int issue(void *data, snib_credentials *out)
     freeReplyObject(redisCommand(admin, "ACL SETUSER app reset on >token-%d ~* &* +@all", number));
     redisFree(admin);
     me->inside--;
+    if (me->leaves)
+        pthread_exit(NULL);
     return me->fails;
 }
 
@@ -361,6 +363,23 @@ static void function_that_fails(void **state)
     must_release(event.hold);
     snib_lock_free(lock);
     snib_client_free(client);
+}
+
+/* A function that does not return has failed. */
+static bool function_leaves(int64_t patience_ms)
+{
+    issuer_begin(0);
+    issuer.leaves = true;
+    snib_client *client = open_by_function(patience_ms);
+    bool left = gets_none(client, SNIB_ECREDENTIALS, "ended its thread");
+    snib_client_free(client);
+    return left && issuer.calls >= 2;
+}
+
+static void function_that_leaves(void **state)
+{
+    (void)state;
+    in_time(function_leaves);
 }
 
 /* It needs more time than a client has patience. */
@@ -597,6 +616,7 @@ int main(void)
         cmocka_unit_test(environment),
         cmocka_unit_test(function_is_asked_at_each_connect),
         cmocka_unit_test(function_that_fails),
+        cmocka_unit_test(function_that_leaves),
         cmocka_unit_test(function_that_is_slow),
         cmocka_unit_test(connections_log_in_anew),
         cmocka_unit_test(renewed_login_is_refused),
