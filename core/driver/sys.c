@@ -2,12 +2,14 @@
 
 #include "driver/forks.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <signal.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -56,9 +58,60 @@ static size_t sys_tls(void)
     return total;
 }
 
+#ifdef SNIB_OPENSSL_LINKED /* else tls_openssl.c needs it in any case */
+extern __typeof__(dlopen) dlopen __attribute__((weak)); /* a static program is linked without it */
+#endif
+
+/* The object that an address is in, and its name if that may be unloaded. */
+struct sys_object {
+    uintptr_t address;
+    const char *name;
+};
+
+static bool sys_is_in(const struct dl_phdr_info *info, const ElfW(Phdr) * part, uintptr_t address)
+{
+    return part->p_type == PT_LOAD && address - (info->dlpi_addr + part->p_vaddr) < part->p_memsz;
+}
+
+static bool sys_stays(const struct dl_phdr_info *info, const ElfW(Phdr) * part)
+{
+    if (part->p_type == PT_DYNAMIC)
+        for (const ElfW(Dyn) *at = (const void *)(info->dlpi_addr + part->p_vaddr); at->d_tag; at++)
+            if (at->d_tag == DT_FLAGS_1)
+                return at->d_un.d_val & DF_1_NODELETE;
+    return false;
+}
+
+static int sys_find(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    struct sys_object *object = argument;
+    bool found = false, stays = false;
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        found = found || sys_is_in(info, &info->dlpi_phdr[i], object->address);
+        stays = stays || sys_stays(info, &info->dlpi_phdr[i]);
+    }
+    if (found && !stays && info->dlpi_name[0]) /* the program itself has no name */
+        object->name = info->dlpi_name;
+    return found;
+}
+
+/* Threads return to this code when the program has freed all, from a lookup for example.  So a module that contains the
+ * library is not unloaded, as libsnib.so is not. */
+static void sys_stay(void)
+{
+    struct sys_object own = {.address = (uintptr_t)sys_stay};
+    dl_iterate_phdr(sys_find, &own);
+    if (own.name && dlopen)
+        dlopen(own.name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
 void snib__sys_begin(void)
 {
     sys_tls();
+    snib__forks_enter();
+    sys_stay();
+    snib__forks_leave();
 }
 
 int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread_t *out_thread)

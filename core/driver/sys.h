@@ -32,7 +32,7 @@ void snib__sys_lock(pthread_mutex_t *mutex);
 void snib__sys_unlock(pthread_mutex_t *mutex);
 
 /* Ask the loader what all threads need, before a fork: a thread of the program may have the loader's lock then, and in
- * the child it stays locked. */
+ * the child it stays locked.  And from here on the library stays loaded. */
 void snib__sys_begin(void);
 
 /* Start a thread with all signals blocked: they are for the program's own threads.  stack 0: the

@@ -43,6 +43,8 @@
  *             the library; when it exits, nothing of its parent's is given back.  Nor can a handler of
  *             pthread_atfork() that was registered before the first client was opened use it: its calls return
  *             SNIB_EFORKED, and free nothing.
+ * Unloading   once a client has been opened, the library stays until the process ends: dlclose() takes away neither
+ *             libsnib.so nor a module that contains libsnib.a.
  */
 #ifndef SNIB_H
 #define SNIB_H

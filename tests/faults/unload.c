@@ -439,6 +439,29 @@ static void with_a_module(void **state)
     expect_given_back(server);
 }
 
+/* A module that contains the library is unloaded while a name is looked up for a client that it has freed: it stays, too,
+ * because a thread is to return to it. */
+static void with_a_whole_module(void **state)
+{
+    (void)state;
+    pid_t pid = fork();
+    if (pid == 0) {
+        int begins[2], ends[2];
+        char byte = 0;
+        int (*look_up)(const char *, int, int);
+        child_begin();
+        CHILD(pipe(begins) == 0 && pipe(ends) == 0);
+        void *module = dlopen(SNIB_TEST_WHOLE_PLUGIN, RTLD_NOW | RTLD_LOCAL);
+        CHILD(module && (*(void **)&look_up = dlsym(module, "plugin_look_up")));
+        CHILD(look_up("redis://name.invalid", begins[1], ends[0]) == 0);
+        CHILD(read(begins[0], &byte, 1) == 1 && dlclose(module) == 0);
+        CHILD(close(ends[1]) == 0);
+        CHILD_AWAIT(entries("/proc/self/task") == 3); /* with . and .. */
+        exit(0);
+    }
+    expect_good_end(pid, "module", 1);
+}
+
 static int start(void **state)
 {
     static struct server server;
@@ -464,6 +487,7 @@ int main(void)
         cmocka_unit_test(in_a_forked_child),
         cmocka_unit_test(in_an_exit_handler),
         cmocka_unit_test(with_a_module),
+        cmocka_unit_test(with_a_whole_module),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }
