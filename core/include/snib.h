@@ -31,6 +31,9 @@
  *             signals blocked.  A client's is started by its first operation and inherits the scheduling policy,
  *             priority and processors of the thread that calls it, so a thread that may get no processor time, as
  *             with SCHED_IDLE, must not be the first to call.
+ *             It counts as one of the process's threads: a program that ends with its last thread, after
+ *             pthread_exit() in main(), must close or free its clients first, or it goes on for ever, and SIGTERM, for
+ *             which no thread is left that takes it, does not end it.  A thread that calls needs a stack of 64 KiB.
  * Fork        the child may continue to use the clients and locks that it inherited: on first use there, they get
  *             a new identity, new connections and their own thread (multi and quorum locks too).  Holds and
  *             operations in progress belong to the parent, which continues undisturbed: in the child, inherited
@@ -342,9 +345,9 @@ SNIB_API void snib_client_free(snib_client *client);
  * When exit() is called or main() returns, every client that is still open is closed, after the program's own
  * atexit() handlers have run: holds are released, operations end with SNIB_ECLOSED.  Threads still working under a
  * lock are then no longer protected, so end them first.  The child of a fork releases only what it acquired itself.
- * After _exit(), abort() or a fatal signal the locks become free when their leases end; so do, after this time, the locks
- * of a client if exit() is called by a signal handler that has interrupted a call for it; if that client has had a part
- * in a lock of several clients, so do the locks of all clients that have.
+ * After _exit(), exec(), abort() or a fatal signal the locks become free when their leases end; so do, after this time,
+ * the locks of a client if exit() is called by a signal handler that has interrupted a call for it; if that client has
+ * had a part in a lock of several clients, so do the locks of all clients that have.
  *
  * timeout_ms  for all clients together; 0 to 60000, default 1000; 0: release nothing
  * Returns     SNIB_OK, SNIB_EINVAL.

@@ -284,6 +284,29 @@ static void told_at_exit(void **state)
     assert_non_null(strstr(text, "snib: debug: mutex \"told\", acquired at "));
 }
 
+static void *close_run(void *client)
+{
+    CHILD(snib_client_close(client, QUICK_MS, NULL) == SNIB_OK);
+    return NULL;
+}
+
+/* A process that ends with its last thread has closed its clients before: theirs are threads, too. */
+static void with_the_last_thread(void **state)
+{
+    struct server *server = *state;
+    pid_t pid = fork();
+    if (pid == 0) {
+        pthread_t thread;
+        snib_client *client = child_client(server);
+        child_hold(child_lock(client, SNIB_MUTEX, "last"));
+        alarm(HANG_S);
+        CHILD(pthread_create(&thread, NULL, close_run, client) == 0);
+        pthread_exit(NULL);
+    }
+    expect_status(pid, 0);
+    assert_false(is_held(server, "last"));
+}
+
 /* A forked child that exits gives back its own holds and none of the parent's. */
 static void not_the_parents(void **state)
 {
@@ -444,6 +467,7 @@ int main(void)
         cmocka_unit_test(after_handlers),
         cmocka_unit_test(switched_off),
         cmocka_unit_test(no_answer),
+        cmocka_unit_test(with_the_last_thread),
         cmocka_unit_test(unread_standard_error),
         cmocka_unit_test(told_at_exit),
         cmocka_unit_test(not_the_parents),

@@ -220,6 +220,13 @@ MUTANTS = [
         "faults/exit not_with_the_same_number",
     ),
     Mutant(
+        "an exit waits for whoever reads standard error",
+        "api/debug.c",
+        "if (snib__sys_poll(&error, 1, 0) == 1 && error.revents == POLLOUT)",
+        "if (true)",
+        "faults/exit unread_standard_error",
+    ),
+    Mutant(
         "an exit in a fork that waits for other threads waits for itself",
         "api/exit.c",
         "return process && process == snib__process() && !exit_forking;",

@@ -4,6 +4,13 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "a module that contains the library is unloaded",
+        "driver/sys.c",
+        "if (own.name && dlopen)",
+        "if (false)",
+        "faults/unload with_a_whole_module",
+    ),
+    Mutant(
         "nobody looks whether a nominee comes",
         "driver/driver.c",
         "if (d->sleep_until > sock->nominated_at + SNIB__TRANSIT)",
