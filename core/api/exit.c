@@ -80,7 +80,7 @@ void snib__exit_wake(void)
 {
     bool locked = exit_lock();
     for (struct snib__client *client = exit_first; client; client = client->exit_next)
-        snib__sys_ring(client->driver.wake_fd);
+        snib__driver_rouse(&client->driver);
     exit_unlock(locked);
 }
 

@@ -19,15 +19,15 @@
 int snib__driver_init(struct snib__driver *d)
 {
     d->sleep_until = d->alarm_at = SNIB__NEVER;
-    d->wake_fd = snib__sys_bell();
-    if (d->wake_fd < 0)
+    d->wake = snib__bell_new();
+    if (!d->wake)
         return errno;
     d->alarm_fd = snib__sys_alarm();
     int error = d->alarm_fd < 0 ? errno : pthread_mutex_init(&d->mutex, NULL);
     if (error) {
         if (d->alarm_fd >= 0)
             snib__sys_close(d->alarm_fd);
-        snib__sys_close(d->wake_fd);
+        snib__bell_put(d->wake);
     }
     return error;
 }
@@ -35,8 +35,6 @@ int snib__driver_init(struct snib__driver *d)
 void snib__driver_destroy(struct snib__driver *d)
 {
     pthread_mutex_destroy(&d->mutex);
-    snib__sys_close(d->alarm_fd);
-    snib__sys_close(d->wake_fd);
 }
 
 /* ---- waking ---- */
@@ -85,6 +83,13 @@ void snib__wake_bell(struct snib__driver *d, struct snib__wakes *wakes, struct s
     wakes->bells[wakes->bells_n++] = bell;
 }
 
+void snib__wake_not(struct snib__wakes *wakes)
+{
+    if (wakes->thread)
+        snib__bell_put(wakes->thread);
+    wakes->thread = NULL;
+}
+
 /* If its sleep has no end, the background thread depends on this wake-up, so it is delivered here,
  * before anything can happen to the caller's thread.  Otherwise a nap makes up for a lost one. */
 static void driver_wake(struct snib__driver *d, struct snib__wakes *wakes)
@@ -93,9 +98,19 @@ static void driver_wake(struct snib__driver *d, struct snib__wakes *wakes)
         return;
     d->wake_raised = true;
     if (d->sleep_until == SNIB__NEVER)
-        snib__sys_ring(d->wake_fd);
-    else
-        wakes->thread = true;
+        snib__sys_ring(d->wake->fd);
+    else if (!wakes->thread) {
+        atomic_fetch_add(&d->wake->refs, 1);
+        wakes->thread = d->wake;
+    }
+}
+
+void snib__driver_rouse(struct snib__driver *d)
+{
+    snib__sys_lock(&d->mutex);
+    if (d->thread_started)
+        snib__sys_ring(d->wake->fd);
+    snib__sys_unlock(&d->mutex);
 }
 
 /* Ring the queues' bells.  The background thread does it outside the mutex.  Callers do it inside:
@@ -110,12 +125,14 @@ void snib__driver_ring(struct snib__wakes *wakes)
 }
 
 /* Outside the mutex: system calls. */
-void snib__driver_do_wakes(struct snib__driver *d, const struct snib__wakes *wakes)
+void snib__driver_do_wakes(struct snib__driver *d, struct snib__wakes *wakes)
 {
     for (uint32_t i = 0; i < wakes->n; i++)
         snib__unpark(wakes->words[i]);
-    if (wakes->thread)
-        snib__sys_ring(d->wake_fd);
+    if (wakes->thread) {
+        snib__sys_ring(wakes->thread->fd);
+        snib__wake_not(wakes);
+    }
     if (wakes->hold_watchers)
         snib__unpark_all(&d->hold_word);
     if (wakes->carriers)

@@ -50,7 +50,7 @@ enum snib__word {
 #define SNIB__WAKES_MAX 128
 #define SNIB__BELLS_MAX 8
 
-/* The descriptor of a queue.  A thread about to ring it keeps it open by a reference. */
+/* The descriptor of a queue, or of the thread.  A thread about to ring it keeps it open by a reference. */
 struct snib__bell {
     _Atomic uint32_t refs;
     int fd;
@@ -66,7 +66,7 @@ struct snib__wakes {
     uint32_t bells_n;
     struct snib__bell *bells[SNIB__BELLS_MAX]; /* with a reference each */
     void *carriers;                            /* of group locks, to be stepped */
-    bool thread;
+    struct snib__bell *thread; /* ... the driver's, too; NULL: it is not to be woken */
     bool hold_watchers;
 };
 
@@ -74,7 +74,8 @@ static inline void snib__wakes_begin(struct snib__wakes *wakes)
 {
     wakes->n = wakes->bells_n = 0;
     wakes->carriers = NULL;
-    wakes->thread = wakes->hold_watchers = false;
+    wakes->thread = NULL;
+    wakes->hold_watchers = false;
 }
 
 static inline bool snib__wakes_any(const struct snib__wakes *wakes)
@@ -107,8 +108,9 @@ struct snib__driver {
     uint64_t writes, reads, wakes;
     pthread_t thread;
     bool thread_started, stop;
-    snib__time sleep_until; /* the thread's; 0 while it is awake */
-    int wake_fd, alarm_fd;
+    snib__time sleep_until;  /* the thread's; 0 while it is awake */
+    struct snib__bell *wake; /* ends its sleep; NULL and -1: there is no thread any more */
+    int alarm_fd;
     snib__time alarm_at; /* SNIB__NEVER: not set */
     snib__time ahead;    /* how far the clock had been moved when the thread last looked */
     bool wake_raised;
@@ -134,7 +136,7 @@ struct snib__driver {
 int snib__driver_init(
     struct snib__driver
         *driver); /* 0 or errno; the caller has set the fields that are not guarded */
-void snib__driver_destroy(struct snib__driver *driver); /* the thread has ended */
+void snib__driver_destroy(struct snib__driver *driver); /* after stop */
 
 /* Enter and leave the engine.  leave() delivers results, sends what may be sent, wakes threads. */
 void snib__driver_enter(struct snib__driver *driver);
@@ -158,6 +160,7 @@ void snib__wake_word(struct snib__driver *driver, struct snib__wakes *wakes,
                      _Atomic uint32_t *word);
 void snib__wake_bell(struct snib__driver *driver, struct snib__wakes *wakes,
                      struct snib__bell *bell);
+void snib__wake_not(struct snib__wakes *wakes); /* the thread */
 
 /* Free the ways to the servers, before the engine is freed. */
 void snib__driver_free_ways(struct snib__driver *driver);
@@ -166,8 +169,11 @@ void snib__driver_free_ways(struct snib__driver *driver);
  * have (RLIMIT_NOFILE, which sandboxes set to 0), or more than there is memory for. */
 int snib__driver_poll(struct pollfd *polls, uint32_t n, snib__time left);
 
-/* Outside: end the thread and close the sockets. */
+/* Outside: end the thread and close all descriptors: handles may keep a closed client in memory for long. */
 void snib__driver_stop(struct snib__driver *driver);
+
+/* Outside: let the thread look at the clock, if it runs. */
+void snib__driver_rouse(struct snib__driver *driver);
 
 /* between driver.c and thread.c */
 void *snib__thread_main(void *driver);
@@ -195,7 +201,6 @@ struct snib__sock *snib__driver_command(const struct snib__link *link);
 void snib__driver_pass_role(struct snib__driver *driver, struct snib__link *link,
                             struct snib__wakes *wakes);
 void snib__driver_ring(struct snib__wakes *wakes);
-void snib__driver_do_wakes(struct snib__driver *driver,
-                           const struct snib__wakes *wakes); /* outside */
+void snib__driver_do_wakes(struct snib__driver *driver, struct snib__wakes *wakes); /* outside */
 
 #endif

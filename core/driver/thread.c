@@ -33,16 +33,24 @@ void snib__driver_stop(struct snib__driver *d)
     d->stop = true;
     snib__sys_unlock(&d->mutex);
     if (started) {
-        snib__sys_ring(d->wake_fd);
+        snib__sys_ring(d->wake->fd);
         snib__sys_join(d->thread);
     }
     snib__tls_trust_forget(d->tls.trust);
     snib__sys_lock(&d->mutex);
+    struct snib__bell *wake = d->wake; /* rung only while the thread is thought to run */
+    int alarm = d->alarm_fd;
     d->thread_started = false;
+    d->wake = NULL;
+    d->alarm_fd = -1;
     for (struct snib__link *link = snib__engine_links(d->engine); link;
          link = snib__link_next(link))
         snib__driver_drop_sock(link);
     snib__sys_unlock(&d->mutex);
+    if (wake) { /* else it was stopped before */
+        snib__bell_put(wake);
+        snib__sys_close(alarm);
+    }
 }
 
 /* The way to the link's server, replaced if the node has a new address.  NULL: out of memory. */
@@ -302,7 +310,7 @@ static snib__time thread_watch(struct snib__driver *d, struct thread_watch *watc
          link = snib__link_next(link))
         links++;
     thread_grow(watch, links);
-    watch->polls[0] = (struct pollfd){.fd = d->wake_fd, .events = POLLIN};
+    watch->polls[0] = (struct pollfd){.fd = d->wake->fd, .events = POLLIN};
     watch->polls[1] = (struct pollfd){.fd = d->alarm_fd, .events = POLLIN};
     watch->polls_n = 2;
     if (d->logins.renewing)
@@ -419,7 +427,8 @@ static void thread_pass(struct snib__driver *d, struct thread_watch *watch)
     snib__time until = thread_watch(d, watch, &wakes);
     snib__time left = thread_set_alarm(d, &until);
     d->sleep_until = until;
-    d->wake_raised = wakes.thread = false; /* this thread is awake */
+    d->wake_raised = false;
+    snib__wake_not(&wakes); /* this thread is awake */
     snib__sys_unlock(&d->mutex);
     snib__driver_ring(&wakes);
     snib__driver_do_wakes(d, &wakes);

@@ -468,6 +468,8 @@ static void new_thread(struct thread *t, void (*run)(void))
     go(t, BEGINS); /* to its first lock */
 }
 
+static struct snib__bell wake = {.refs = 1, .fd = BELL};
+
 static void begin(void)
 {
     real_links = true;
@@ -490,7 +492,7 @@ static void begin(void)
                                    .connect_timeout = LONG,
                                    .nap = LONG,
                                    .thread_started = true,
-                                   .wake_fd = BELL,
+                                   .wake = &wake,
                                    .alarm_fd = ALARM,
                                    .alarm_at = SNIB__NEVER,
                                    .done = on_done,

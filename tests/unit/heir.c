@@ -2,14 +2,13 @@
  *
  * A fork is what handle.c counts; to count one without a child is a fork for all that was made before.
  */
-#include "unit.h"
+#include "left.h"
 
 #include "api/group.h"
 #include "driver/forks.h"
 #include "engine/internal.h"
 #include "locks/group.h"
 
-#include <dirent.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,17 +22,6 @@ static struct world {
     snib_lock *mutex, *write, *members[MEMBERS], *multi, *group, *quorum, *doomed, *lame;
     snib_queue *queue;
 } w;
-
-static int descriptors(void)
-{
-    int n = 0;
-    DIR *all = opendir("/proc/self/fd");
-    assert_non_null(all);
-    while (readdir(all))
-        n++;
-    closedir(all);
-    return n;
-}
 
 /* What is inherited is never freed: it is kept in sight of those who look for leaks. */
 static void keep(int kind, void *handle)
@@ -369,11 +357,13 @@ static void nothing_is_left(void **state)
     for (int used = 0; used < 4; used++) {
         int before = descriptors();
         begin(state);
+        int inherited = clients_alive;
         count_fork();
         if (used > 0)
             lock_of(w.quorum);
         if (used > 1) {
             lock_of(w.mutex);
+            inherited = clients_alive;
             count_fork();
             lock_of(w.group);
         }
@@ -381,6 +371,7 @@ static void nothing_is_left(void **state)
             snib_client_free(w.clients[0]);
         end(state);
         assert_int_equal(descriptors(), before);
+        assert_int_equal(clients_alive, inherited); /* their heirs have ended */
     }
 }
 

@@ -1,22 +1,15 @@
 /* references.c - a refused call keeps no reference to its arguments: all that is freed then is
  * gone. */
-#include "unit.h"
+#include "left.h"
 
 #include "snib.h"
 
-#include <dirent.h>
 #include <string.h>
 
-/* Clients and queues have descriptors, which are closed with the last reference. */
-static int descriptors(void)
+/* Queues have descriptors, which are closed with the last reference. */
+static int things(void)
 {
-    int n = 0;
-    DIR *all = opendir("/proc/self/fd");
-    assert_non_null(all);
-    while (readdir(all))
-        n++;
-    closedir(all);
-    return n;
+    return clients_alive + descriptors();
 }
 
 /* Two clients that never connect: calls go to one, with the other's queue. */
@@ -155,16 +148,16 @@ static const struct call {
 
 static void expect_gone(const struct call *call, int before)
 {
-    int left = descriptors() - before;
+    int left = things() - before;
     if (left)
-        fail_msg("%s keeps %d descriptors", call->name, left);
+        fail_msg("%s keeps %d clients or descriptors", call->name, left);
 }
 
 static void queue_of_another(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT(calls); i++) {
-        int before = descriptors();
+        int before = things();
         begin();
         if (calls[i].make() != SNIB_EINVAL)
             fail_msg("%s takes another client's queue", calls[i].name);
@@ -178,7 +171,7 @@ static void queue_that_was_freed(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT(calls); i++) {
-        int before = descriptors();
+        int before = things();
         begin();
         snib_queue_free(w.theirs);
         if (calls[i].make() != SNIB_EHANDLE)
@@ -192,7 +185,7 @@ static void subject_that_was_freed(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT(calls); i++) {
-        int before = descriptors();
+        int before = things();
         begin();
         snib_lock_free(w.mutex);
         snib_lock_free(w.permits);
@@ -211,7 +204,7 @@ static void locks_that_are_none(void **state)
 {
     (void)state;
     static const struct call naming = {"naming a lock", NULL}, joining = {"joining locks", NULL};
-    int before = descriptors();
+    int before = things();
     begin();
     snib_lock *lock = NULL;
     assert_int_equal(snib_lock_new(w.client, 77, "m", 1, NULL, &lock, NULL), SNIB_ENOTSUP);
@@ -235,13 +228,31 @@ static void locks_that_are_none(void **state)
     expect_gone(&joining, before);
 }
 
+/* Of a closed client no descriptor is left, although locks keep it in memory; whether its thread ever ran or not. */
+static void clients_that_are_closed(void **state)
+{
+    (void)state;
+    int before = descriptors();
+    begin();
+    assert_int_equal(snib_client_ping_submit(w.other, -1, w.theirs, 0, &w.op, NULL), SNIB_OK);
+    snib_queue_free(w.theirs);
+    assert_int_equal(snib_client_close(w.client, 0, NULL), SNIB_OK);
+    assert_int_equal(snib_client_close(w.other, 0, NULL), SNIB_OK);
+    assert_int_equal(descriptors(), before);
+    assert_int_equal(clients_alive, 2);
+    assert_int_equal(snib_client_close(w.other, 0, NULL), SNIB_OK);
+    assert_int_equal(snib_client_ping(w.other, 0, NULL), SNIB_ECLOSED);
+    assert_int_equal(snib_lock_acquire(w.mutex, 0, 0, &w.hold, NULL), SNIB_ECLOSED);
+    end();
+    assert_int_equal(clients_alive, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(queue_of_another),
-        cmocka_unit_test(queue_that_was_freed),
-        cmocka_unit_test(subject_that_was_freed),
-        cmocka_unit_test(locks_that_are_none),
+        cmocka_unit_test(queue_of_another),        cmocka_unit_test(queue_that_was_freed),
+        cmocka_unit_test(subject_that_was_freed),  cmocka_unit_test(locks_that_are_none),
+        cmocka_unit_test(clients_that_are_closed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
