@@ -4,8 +4,10 @@ package snib_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -163,9 +165,26 @@ func TestLoginThatFails(t *testing.T) {
 
 func TestLoginIsNotShown(t *testing.T) {
 	login := snib.Login{Username: "app", Password: "canary"}
-	if text := fmt.Sprintf("%v %+v %#v %s", login, login, login, login); strings.Contains(text, "canary") {
+	var log strings.Builder
+	for _, handler := range []slog.Handler{slog.NewJSONHandler(&log, nil), slog.NewTextHandler(&log, nil)} {
+		for _, value := range []any{login, &login, []snib.Login{login}, map[string]any{"login": login}} {
+			slog.New(handler).Info("new", "login", value)
+		}
+	}
+	encoded, err := json.Marshal(login)
+	must(t, err)
+	texts := []string{log.String(), string(encoded)}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d", "%t"} {
+		texts = append(texts, fmt.Sprintf(verb, login), fmt.Sprintf(verb, &login), fmt.Sprintf(verb, []snib.Login{login}))
+	}
+	for _, text := range texts {
+		if strings.Contains(text, "canary") || strings.Contains(text, "63616e617279") || !strings.Contains(text, "app") {
+			t.Error(text)
+		}
+	}
+	if text := fmt.Sprintf("%#v", login); text != `snib.Login{Username:"app", Password:"***", Valid:0}` {
 		t.Error(text)
 	}
-	err := openError(t, "redis://host", snib.Credentials("", "canary"), snib.LoginBy(func(context.Context) (snib.Login, error) { return login, nil }))
+	err = openError(t, "redis://host", snib.Credentials("", "canary"), snib.LoginBy(func(context.Context) (snib.Login, error) { return login, nil }))
 	expect(t, "two passwords", err, snib.ErrInvalidOption)
 }

@@ -5,6 +5,7 @@ package snib
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"time"
 )
@@ -44,9 +45,24 @@ func (l Login) GoString() string {
 	return fmt.Sprintf("snib.Login{Username:%q, Password:\"***\", Valid:%d}", l.Username, int64(l.Valid))
 }
 
+// Format does not show the password, whatever the verb.
+func (l Login) Format(f fmt.State, verb rune) {
+	if verb == 'v' && f.Flag('#') {
+		_, _ = io.WriteString(f, l.GoString())
+		return
+	}
+	_, _ = io.WriteString(f, l.String())
+}
+
+// LogValue does not show the password.
+func (l Login) LogValue() slog.Value { return slog.StringValue(l.String()) }
+
+// MarshalText does not show the password, nor do encodings that use it, such as JSON.
+func (l Login) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
 // Logger sets the logger for the client's events: connections that open and close, locks that are lost, holds that
 // were dropped. Without this option warnings and errors go to slog's default logger; nil disables the log. A
-// handler may be slow and may use this package.
+// handler may be slow and may use this package; but Close waits up to a second for one that does not return.
 func Logger(logger *slog.Logger) Option {
 	return func(o *clientOptions) { o.logger, o.logs = logger, true }
 }
