@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -85,8 +86,12 @@ static inline int32_t bridge_queue_new(uint64_t client, uint64_t *out_queue, int
     int fd = snib_queue_fd(queue, err);
     if (fd >= 0) {
         *out_fd = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-        code = *out_fd >= 0 ? SNIB_OK : SNIB_ESYSTEM;
-        *err = (snib_error){.code = code, .os_error = code == SNIB_OK ? 0 : errno};
+        if (*out_fd < 0) {
+            *err = (snib_error){.code = code = SNIB_ESYSTEM, .os_error = errno};
+            snprintf(err->text, sizeof err->text,
+                     "cannot duplicate the descriptor of a queue: %s; check the limits of this process and of the system",
+                     strerror(errno));
+        }
     } else {
         code = fd;
     }

@@ -46,6 +46,7 @@ type Client struct {
 // "" means SNIB_URL from the environment, with SNIB_USERNAME, SNIB_PASSWORD or
 // SNIB_PASSWORD_FILE if set, or else redis://127.0.0.1:6379.
 func Open(ctx context.Context, url string, options ...Option) (*Client, error) {
+	_ = ctx.Err() // without a context it panics before there is a client
 	var o clientOptions
 	for _, option := range options {
 		option(&o)
@@ -64,16 +65,14 @@ func Open(ctx context.Context, url string, options ...Option) (*Client, error) {
 		return nil, err
 	}
 	go c.events.run(c.deliver)
-	if err := c.logAs(&o); err != nil {
-		_ = c.Close()
-		return nil, err
+	if err = c.logAs(&o); err == nil {
+		err = c.loginBy(o.login)
 	}
-	if err := c.loginBy(o.login); err != nil {
-		_ = c.Close()
-		return nil, err
+	if err == nil {
+		err = c.Ping(ctx)
 	}
-	if err := c.Ping(ctx); err != nil {
-		_ = c.Close()
+	if err != nil {
+		_ = c.CloseTimeout(0) // there is nothing to release, so it is not to queue behind closes that wait for that
 		return nil, err
 	}
 	return c, nil

@@ -2,6 +2,9 @@
 
 package snib
 
+// Closing counts the closes that block a thread in C.
+func Closing() int { return len(closers) }
+
 // Watched counts the holds of whose end somebody is to be told.
 func (c *Client) Watched() int {
 	c.mu.Lock()
