@@ -89,6 +89,9 @@ func chars(s string) *C.char { return (*C.char)(unsafe.Pointer(unsafe.StringData
 // ---- Clients ------------------------------------------------------------------------------------
 
 func openClient(url string, o *clientOptions) (uint64, error) {
+	if err := fits(Version(), C.SNIB_VERSION_STRING); err != nil {
+		return 0, err
+	}
 	raw := C.snib_client_options{}
 	C.snib_client_options_init(&raw, C.sizeof_snib_client_options)
 	var texts []*C.char
@@ -126,6 +129,22 @@ func openClient(url string, o *clientOptions) (uint64, error) {
 		return 0, newError(code, &err)
 	}
 	return uint64(client), nil
+}
+
+// fits refuses an installed library of another major or minor version than that of the header: it may understand the same
+// calls in another way.
+func fits(installed, written string) error {
+	if release(installed) == release(written) {
+		return nil
+	}
+	return makeError(ErrNotSupported, "the installed libsnib is "+installed+", this package is written for "+written, 0)
+}
+
+// release is a version's major and minor number.
+func release(version string) string {
+	major, rest, _ := strings.Cut(version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	return major + "." + minor
 }
 
 // unlessEmpty is nil for an empty text, which is one that was not given.

@@ -43,9 +43,12 @@
 // done, and the call reports what was done; but a lock that was granted is given back. An error caused by a context
 // matches the context's error, and [Error.MaybeApplied] tells whether something may have been done anyway. Calls notice
 // a cancel within some milliseconds; after a deadline they may wait up to 100 ms for the core, which knows more about
-// why the time was not enough.
+// why the time was not enough. If it does not know by then, because the server has not replied, the error is [ErrTimeout]
+// with a text that begins with the context's deadline, and says nothing about the lock. The Unlock at the end of a Do does
+// not end with the context: it waits for the server as long as the client's [Patience] lasts.
 //
 // The package runs on Linux. It compiles the C core that is included in it, and needs cgo, a C compiler, libhiredis and
-// libuuid. The build tag snib_system links the installed libsnib instead. For TLS it loads OpenSSL 3 when
-// it is first needed, which a statically linked program cannot do: there [Open] returns [ErrNotSupported].
+// libuuid. The build tag snib_system links the installed libsnib instead, which must have the same major and minor
+// version, or [Open] returns [ErrNotSupported]. For TLS it loads OpenSSL 3 when it is first needed, which a statically linked
+// program cannot do: there Open returns [ErrNotSupported] too.
 package snib

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Use the Go package from a module outside this tree, in both ways a program gets it: a
 # replace directive, and a module proxy that serves a zip of it.  Build, vet, vendor, run under the
-# race detector, look for leaked goroutines, link it statically, and check the error of a build without cgo.
+# race detector, look for leaked goroutines, link it statically and with an installed core, and check the error of a build
+# without cgo.
 set -eu
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -52,6 +53,9 @@ program "$work/replaced"
 go mod edit -require="$module@$version" -replace="$module=$root/go"
 verify replace
 
+# Programs have flags of their own for all C code.
+CGO_CFLAGS="-Wall -Werror" go build -o strict . 2>strict.log || { cat strict.log; fail "go build with -Wall -Werror"; }
+
 # OpenSSL would crash in a static program, which is told so instead.
 go build -ldflags '-linkmode external -extldflags -static' -o static . 2>static.log || { cat static.log; fail "static: go build"; }
 told=$(./static rediss://127.0.0.1:1 2>&1) || fail "static: TLS ends the program: $told"
@@ -69,6 +73,38 @@ case $told in
 *) fail "no OpenSSL: $told" ;;
 esac
 test "$(LD_LIBRARY_PATH="$work/none" ./program)" = "$core" || fail "no OpenSSL: nothing works"
+
+# With the tag the core is an installed library, which must be of the version that the package is written for.
+for part in configure build install; do
+    case $part in
+    configure) set -- -S "$root" -B "$work/core" -DSNIB_CLI=OFF -DSNIB_TESTS=OFF -DCMAKE_INSTALL_LIBDIR=lib ;;
+    build) set -- --build "$work/core" ;;
+    install) set -- --install "$work/core" --prefix "$work/installed" ;;
+    esac
+    cmake "$@" >core.log 2>&1 || { cat core.log; fail "system: $part"; }
+done
+installed() { # arguments of the program
+    LD_LIBRARY_PATH="$work/installed/lib" ./system "$@" 2>&1 || fail "system: $*"
+}
+export PKG_CONFIG_PATH="$work/installed/lib/pkgconfig"
+go build -tags snib_system -o system . || fail "system: go build"
+test "$(installed)" = "$core" || fail "system: another core"
+readelf -d system | grep -q 'NEEDED.*libsnib\.so' || fail "system: the core is not the library's"
+told=$(installed redis://127.0.0.1:1?patience=1ms)
+case $told in
+*"127.0.0.1:1"*) ;;
+*) fail "system: $told" ;;
+esac
+cp -R "$root/go" "$work/later"
+sed -i 's/define SNIB_VERSION_STRING .*/define SNIB_VERSION_STRING "0.2.0"/' "$work/later/snib.h"
+go mod edit -replace="$module=$work/later"
+go build -mod=mod -tags snib_system -o system . || fail "system: go build for another version"
+told=$(installed redis://127.0.0.1:1)
+case $told in
+*"the installed libsnib is "*", this package is written for 0.2.0") ;;
+*) fail "system: another version: $told" ;;
+esac
+go mod edit -replace="$module=$root/go"
 
 # The layout of https://go.dev/ref/mod#goproxy-protocol in a folder.
 proxy=$work/proxy/$module/@v
@@ -110,4 +146,4 @@ grep -q 'undefined: snib_runs_on_Linux_only' darwin.log || {
 }
 test "$(grep -c undefined darwin.log)" = 1 || { cat darwin.log; fail "more than one complaint"; }
 
-echo "outside: replace, proxy, vendor, race, leaks, static, no OpenSSL, no cgo and no Linux: core $core"
+echo "outside: replace, proxy, vendor, race, leaks, strict, static, no OpenSSL, system, no cgo and no Linux: core $core"
