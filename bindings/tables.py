@@ -173,11 +173,17 @@ GO_NAMES = {
 }
 
 
+# What more a code may mean there.
+GO_ALSO = {
+    "TIMEDOUT": ", or the context's deadline came before the server had replied",
+}
+
+
 def go_source(codes: list[Code]) -> str:
     shown = [code for code in codes if code.name in GO_NAMES]
     width = max(len(GO_NAMES[code.name]) for code in shown)
     constants = "".join(
-        f"\t{GO_NAMES[code.name]:<{width}} Code = {code.value:<3} // {code.text}\n"
+        f"\t{GO_NAMES[code.name]:<{width}} Code = {code.value:<3} // {code.text}{GO_ALSO.get(code.name, '')}\n"
         for code in shown
     )
     return (

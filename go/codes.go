@@ -7,7 +7,7 @@ package snib
 // What can be wrong; for errors.Is.
 const (
 	ErrBusy            Code = 1   // another owner holds the lock
-	ErrTimeout         Code = 2   // the wait ended before the lock was free
+	ErrTimeout         Code = 2   // the wait ended before the lock was free, or the context's deadline came before the server had replied
 	ErrCancelled       Code = 3   // the operation was cancelled
 	ErrLost            Code = 4   // the hold was lost; stop the protected work and acquire again
 	ErrNotHeld         Code = 6   // it is not held; it may have been released before

@@ -267,6 +267,32 @@ func TestUnreachableIsSaidSo(t *testing.T) {
 	}
 }
 
+// A timeout says that the lock was held; or that the context's deadline came before the server had replied, and then
+// nothing is known of the lock.
+func TestDeadlineBeforeTheReply(t *testing.T) {
+	s := startServer(t)
+	client := open(t, s.url())
+	hold := lock(t, client.Mutex("held"))
+	says := "the context's deadline came before the operation was done"
+	told := func(name string) string {
+		ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
+		defer cancel()
+		_, err := client.Mutex(name).Lock(ctx)
+		expect(t, name, err, snib.ErrTimeout)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", name, err)
+		}
+		return fmt.Sprint(err)
+	}
+	await(t, func() bool { return !strings.Contains(told("held"), says) }) // once the reply comes in time
+	s.halt(t)
+	if text := told("free"); !strings.Contains(text, says) {
+		t.Error(text)
+	}
+	must(t, s.cmd.Process.Signal(syscall.SIGCONT))
+	must(t, hold.Unlock(background))
+}
+
 func nothing(context.Context) error { return nil }
 
 // startSentinel starts a single sentinel for the master at this port, under the name main, with further lines in its file,

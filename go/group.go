@@ -18,7 +18,8 @@ type Group struct {
 // Multi combines 1 to 100 locks into one: all of them are held, or none. They may be of any kind but semaphore and
 // latch, and of different clients. They are always taken in the same order, whatever their order here, so that
 // processes cannot deadlock. The hold is lost as soon as one of them is lost. The members' own options are ignored
-// in favour of those of [Group.With].
+// in favour of those of [Group.With]. If another client than that of the first is closed, a wait does not end before the turn
+// of its member comes, and then with [ErrClosed].
 func Multi(locks ...Locker) *Group { return newLockGroup(kindMulti, members(locks), nil) }
 
 // Quorum combines 3 to 15 mutexes of the same name, each of a different client with its own server, into one lock:

@@ -240,7 +240,9 @@ func (l locker) Lock(ctx context.Context) (*Hold, error) { return l.hold(ctx, wa
 func (l locker) TryLock(ctx context.Context) (*Hold, error) { return l.hold(ctx, 0) }
 
 // Do waits for the lock until ctx ends, runs work while it is held, and unlocks, even if work panics. The context
-// passed to work is cancelled with ctx, and when the lock is lost, see [Hold.Context]; work should then end.
+// passed to work is cancelled with ctx, and when the lock is lost, see [Hold.Context]; work should then end. The Unlock
+// does not end with ctx, so that the lock is free when Do returns: it waits for the server as long as the client's
+// [Patience] lasts.
 //
 // Do returns nil if work returned nil and the lock was held all the time. Otherwise the error is that of the wait,
 // of work, or of the Unlock, or joins the last two: it matches [ErrLost] if the lock was lost during the work,

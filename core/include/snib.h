@@ -494,7 +494,8 @@ SNIB_API void snib_lock_free(snib_lock *lock); /* NULL is allowed */
  * Returns  as snib_lock_new(); SNIB_EINVAL if there are no members, too many, one that cannot be a member,
  *          or two of the same name on one server, of whatever kinds; SNIB_ECLOSED if a member's client is closed.
  * Owns     free with snib_lock_free().  Queues for it belong to the client of locks[0], and so do its holds: they are
- *          lost when that client, or another member's, is closed.
+ *          lost when that client, or another member's, is closed.  A wait ends with SNIB_ECLOSED, but if it is another
+ *          member's, not before its turn comes.
  */
 SNIB_API int snib_multi_new(snib_lock *const *locks, uint32_t n, const snib_lock_options *options,
                             snib_lock **out_lock, snib_error *err);
