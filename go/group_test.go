@@ -403,3 +403,30 @@ func TestCloseDuringReleaseOfGroup(t *testing.T) {
 	must(t, far.cmd.Process.Signal(syscall.SIGCONT))
 	far.free(t, "far")
 }
+
+// When a client is closed, a wait for several locks ends: immediately if it is the first one's, or that of the member whose
+// turn it is, and otherwise when the turn of its member comes.
+func TestCloseEndsAWaitForSeveral(t *testing.T) {
+	s := startServer(t)
+	rival := open(t, s.url())
+	for closes, at := range map[string]int{"first": 0, "waited for": 1, "later": 2} {
+		clients := []*snib.Client{open(t, s.url()), open(t, s.url()), open(t, s.url())}
+		multi := snib.Multi(clients[0].Mutex("b"), clients[1].Mutex("a"), clients[2].Mutex("c")) // taken by name
+		hold := lock(t, rival.Mutex("a"))
+		ended := make(chan error, 1)
+		go func() {
+			_, err := multi.Lock(background)
+			ended <- err
+		}()
+		await(t, func() bool { return clients[1].Stats().Waiting == 1 })
+		must(t, clients[at].Close())
+		if closes == "later" {
+			must(t, hold.Unlock(background))
+		}
+		expect(t, closes, soon(t, ended), snib.ErrClosed)
+		if closes != "later" {
+			must(t, hold.Unlock(background))
+		}
+	}
+	s.free(t, "a", "b", "c")
+}
