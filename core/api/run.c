@@ -92,6 +92,8 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
         out->texts = op->asked->texts;
         op->asked->texts = NULL;
     }
+    if (op->asked && op->kind == SNIB__OP_LIST && op->code < 0)
+        out->count = (int64_t)op->asked->cursor;
     if (out->code != SNIB_OK) {
         struct snib__told told = {out->code,     op->os_error, op->cause,    op->reason,
                                   op->words,     op->where,    op->unserved, op->unconfirmed,

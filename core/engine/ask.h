@@ -14,7 +14,8 @@ struct snib__hold;
 
 struct snib__asked {
     uint64_t
-        cursor; /* LIST, LOAD in: where to continue; out: where to continue next, 0 at the end */
+        cursor; /* LIST, LOAD in: where to continue; out: where to continue next, 0 at the end; of a
+                   LIST that failed, without its node */
     int64_t n;  /* COUNT; EXTEND: the lease in ms, 0: the client's, renewed */
     struct snib__hold *hold; /* EXTEND: has been recycled if it has another number */
     uint64_t number;         /* EXTEND */

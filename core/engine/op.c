@@ -218,13 +218,22 @@ static void op_note_where(struct snib__engine *e, struct snib__op *op)
         snprintf(op->where, cap, "%s", where);
 }
 
+/* A listing that a node of a cluster has failed can go on with the next one. */
+static void op_note_next(const struct snib__engine *e, struct snib__op *op)
+{
+    if (op->kind == SNIB__OP_LIST && op->asked)
+        op->asked->cursor = e->slots ? snib__cluster_cursor_out(e, op->node, 0) : 0;
+}
+
 void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code)
 {
     op->done = true;
     op->code = code;
     op->stage = SNIB__STAGE_NONE;
-    if (code < 0)
+    if (code < 0) {
         op_note_where(e, op);
+        op_note_next(e, op);
+    }
     snib__timer_cancel(e, &op->timer_at);
     if (op->live_prev)
         op->live_prev->live_next = op->live_next;

@@ -428,7 +428,9 @@ SNIB_API int snib_client_list(snib_client *client, const char *pattern, size_t p
                               uint64_t *cursor, char *buffer, size_t cap, size_t *out_used,
                               uint32_t *out_count, snib_error *err);
 
-/* One step without waiting, like snib_lock_acquire_submit(): the texts of its event are the names. */
+/* One step without waiting, like snib_lock_acquire_submit(): the texts of its event are the names.  If it fails, the
+ * event's `count` is the cursor with which to go on without the names that are missing then: that of the cluster's next
+ * node; 0 if there is none. */
 SNIB_API int snib_client_list_submit(snib_client *client, const char *pattern, size_t pattern_len,
                                      uint64_t cursor, snib_queue *queue, uint64_t token,
                                      snib_op **out_op, snib_error *err);
@@ -991,7 +993,8 @@ typedef struct snib_event {
     snib_texts *texts; /* DONE of a list, describe or identity with SNIB_OK: owned by the caller, see snib_texts_free() */
     int64_t fencing; /* the fencing token or 0 */
     int64_t remaining_ms; /* acquire: until the deadline.  info: lease left */
-    int64_t count;        /* info: hold count.  A count: its value.  LOG: the records dropped before it */
+    int64_t count;        /* info: hold count.  A count: its value.  LOG: the records dropped before it.  A list that
+                             failed: see snib_client_list_submit() */
     int64_t waiting;      /* info: waiting processes */
     int32_t held;         /* info: see snib_lock_info_data */
     int32_t mine;         /* info: likewise */

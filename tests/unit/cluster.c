@@ -531,6 +531,31 @@ static void list_begins_again(void **state)
     snib__engine_free(engine);
 }
 
+/* A listing that a node fails says where to go on without it: with the next one, or not at all. */
+static void list_goes_on_behind_a_failure(void **state)
+{
+    (void)state;
+    int32_t code;
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    held(engine, "bar");
+    const struct snib__cluster *map = engine->map;
+    const uint16_t a = map->owner[0], b = map->owner[16383];
+    const uint64_t next = (uint64_t)(a < b ? b : a) << 52;
+    for (int i = 0; i < 2; i++) {
+        peers[i].says = "NOPERM no";
+        peers[i].times = -1;
+    }
+    struct snib__op *op = snib__engine_list(engine, 0, "", 0, 65536, now, &code);
+    serve(engine);
+    assert_true(op->done && op->code == SNIB_EPERM);
+    assert_int_equal(op->asked->cursor, next);
+    op = snib__engine_list(engine, next | 7, "", 0, 65536, now, &code);
+    serve(engine);
+    assert_true(op->done && op->code == SNIB_EPERM);
+    assert_int_equal(op->asked->cursor, 0);
+    snib__engine_free(engine);
+}
+
 /* A question about a name that has no gate follows it, too, and at once. */
 static void question_about_a_name_is_redirected(void **state)
 {
@@ -645,6 +670,7 @@ int main(void)
         cmocka_unit_test(servers_that_are_no_cluster),
         cmocka_unit_test(list_goes_on_elsewhere),
         cmocka_unit_test(list_begins_again),
+        cmocka_unit_test(list_goes_on_behind_a_failure),
         cmocka_unit_test(question_about_a_name_is_redirected),
         cmocka_unit_test(question_has_patience),
     };
