@@ -53,6 +53,16 @@ class Json(CommandCase):
         self.assertGreater(self.told("info", "crowd").get("more", 0), 0)
         self.told("list")
 
+    def test_numbers_below_zero(self):
+        """Somebody else may have written them."""
+        self.server("HSET", "a", "11111111-1111-8111-8111-111111111111:1", 1)
+        self.server("SET", "redisson_lock_token:{a}", -12)
+        self.server("SET", "count", -3)
+        self.assertEqual(self.told("info", "a")["token"], -12)
+        self.assertEqual([one["token"] for one in self.told("top", "--once")["locks"] if one["name"] == "a"], [-12])
+        self.assertEqual(self.told("latch", "count")["count"], -3)
+        self.told("info", "count")
+
     def test_names_that_turn_or_break_a_line(self):
         """In JSON they are what they are; on a terminal they look like nothing else."""
         names = "invoice\u202egpj.exe", "one\u2028two", "\u2066x"
