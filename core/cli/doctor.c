@@ -370,13 +370,14 @@ static int try_latch(snib_lock *lock, snib_error *err)
     return code != SNIB_OK ? code : snib_latch_count(lock, SNIB_COUNT_DOWN, 0, &left, err);
 }
 
-/* Take the lock with one client, wait for it briefly with another, and release it; SNIB_OK or the
- * error's code.  Busy is not an error: another doctor may be running. */
+/* Take the lock with one client, wait for it briefly with another, and release it; SNIB_OK or the error's code.  Busy is
+ * not an error: another doctor may be running.  Nor is it one that this has forced a release meanwhile. */
 static int try_lock(snib_lock *lock, snib_lock *waiter, int32_t kind, snib_error *err)
 {
     snib_hold *hold = NULL, *other = NULL;
     int64_t left;
     int code = SNIB_OK;
+    bool is_forced = kind == SNIB_PERMITS || kind == SNIB_SEMAPHORE; /* to leave no count behind */
     if (kind == SNIB_LATCH)
         return try_latch(lock, err);
     if (kind == SNIB_SEMAPHORE) /* it has no lease, so a doctor that was ended has left it taken */
@@ -393,8 +394,10 @@ static int try_lock(snib_lock *lock, snib_lock *waiter, int32_t kind, snib_error
         code = snib_hold_release(hold, err);
     snib_hold_free(hold);
     snib_hold_free(other);
-    if (code == SNIB_OK && (kind == SNIB_PERMITS || kind == SNIB_SEMAPHORE))
+    if (code == SNIB_OK && is_forced)
         code = snib_lock_force_release(lock, err);
+    if (is_forced && (code == SNIB_LOST || code == SNIB_NOT_HELD))
+        code = SNIB_OK;
     return code == SNIB_BUSY ? SNIB_OK : code;
 }
 

@@ -251,6 +251,26 @@ class Doctor(CommandCase):
         self.assertEqual("works", self.findings()["semaphore"]["value"])
         self.assertEqual(self.server("EXISTS", "snib-doctor-semaphore"), 0)
 
+    def test_another_doctor_clears_up(self):
+        """It forces the releases of what this one has and is waiting for."""
+        done = threading.Event()
+
+        def clear_up():
+            while not done.wait(0.01):
+                if self.server("EXISTS", "{snib-doctor-permits}:timeout"):
+                    self.server("DEL", "snib-doctor-permits", "{snib-doctor-permits}:timeout")
+                if self.server("GET", "snib-doctor-semaphore") == "0":
+                    self.server("DEL", "snib-doctor-semaphore")
+
+        other = threading.Thread(target=clear_up)
+        other.start()
+        try:
+            found = self.findings()
+        finally:
+            done.set()
+            other.join()
+        self.assertEqual(("works", "works"), (found["permits"]["value"], found["semaphore"]["value"]))
+
     def test_eviction(self):
         self.server("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
         self.server("CONFIG", "SET", "maxmemory", "100mb")
