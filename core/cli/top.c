@@ -25,168 +25,9 @@
 #define STEPS_MAX 30  /* of the search in one refresh, of about 100 keys each */
 #define SEARCH_MS 500 /* and about how long they may take */
 #define ASKED_MAX 300 /* locks in one refresh */
-#define WINDOW 32     /* questions under way */
-#define FREE_MAX 10   /* refreshes that a lock is remembered for when it is free */
-#define HOT 10 /* a lock in demand is asked about as if its turn were so many refreshes earlier */
-#define OWNERS_MAX 500 /* in a description */
+#define WINDOW 32     /* questions under way, unless the URL's waiters_max is less */
 
 #define TOKEN_SEARCH LOCKS_MAX /* other tokens are indices of `turn` */
-
-/* ---- The locks ------------------------------------------------------------------------------- */
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp((*(struct lock *const *)a)->name, (*(struct lock *const *)b)->name);
-}
-
-/* In the order of their turns to be asked. */
-static int by_turn(const void *a, const void *b)
-{
-    const struct lock *one = *(struct lock *const *)a, *two = *(struct lock *const *)b;
-    bool is_hot_one = one->waiting > 0 || one->changes > 0;
-    bool is_hot_two = two->waiting > 0 || two->changes > 0;
-    int64_t turn_one = one->asked - (is_hot_one ? HOT : 0);
-    int64_t turn_two = two->asked - (is_hot_two ? HOT : 0);
-    return turn_one != turn_two ? (turn_one < turn_two ? -1 : 1) : by_name(a, b);
-}
-
-/* In the order in which they are shown. */
-static int by_demand(const void *a, const void *b)
-{
-    const struct lock *one = *(struct lock *const *)a, *two = *(struct lock *const *)b;
-    if (one->waiting != two->waiting)
-        return one->waiting > two->waiting ? -1 : 1;
-    if (one->changes != two->changes)
-        return one->changes > two->changes ? -1 : 1;
-    return by_name(a, b);
-}
-
-/* Remember a name that the search has found, for the first time or again; known_n: sorted ones before it. */
-static void add_name(struct top *top, const char *name, size_t known_n)
-{
-    struct lock key = {.name = (char *)name}, *at = &key;
-    struct lock **known = bsearch(&at, top->locks, known_n, sizeof at, by_name);
-    if (known) {
-        (*known)->free_n = 0; /* there is something, even if it cannot be queried */
-        return;
-    }
-    for (size_t i = known_n; i < top->locks_n; i++)
-        if (strcmp(top->locks[i]->name, name) == 0)
-            return;
-    top->is_full = top->is_full || top->locks_n == LOCKS_MAX;
-    if (top->locks_n == LOCKS_MAX)
-        return;
-    struct lock *lock = calloc(1, sizeof *lock);
-    if (!lock || !(lock->name = strdup(name)))
-        abort();
-    lock->waiting = lock->left_ms = -1;
-    lock->total = lock->token = lock->changes = CLI_UNTOLD;
-    top->locks[top->locks_n++] = lock;
-}
-
-static void free_lock(struct lock *lock)
-{
-    free(lock->name);
-    free(lock->owners);
-    free(lock->holder);
-    free(lock);
-}
-
-/* Forget the locks that have been free for long.  None of them may be in `shown` afterwards, nor in `turn`. */
-static void forget_locks(struct top *top)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < top->locks_n; i++) {
-        if (top->locks[i]->free_n < FREE_MAX)
-            top->locks[kept++] = top->locks[i];
-        else
-            free_lock(top->locks[i]);
-    }
-    top->locks_n = kept;
-}
-
-static uint64_t hash_of(const char *text)
-{
-    uint64_t hash = 14695981039346656037U; /* FNV-1a */
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * 1099511628211U;
-    return hash;
-}
-
-static bool has_owner(const struct lock *lock, uint64_t owner)
-{
-    for (size_t i = 0; i < lock->owners_n; i++)
-        if (lock->owners[i] == owner)
-            return true;
-    return false;
-}
-
-/* Read the holders.  Returns how many were not there before. */
-static int64_t take_holders(struct lock *lock, const struct description *description)
-{
-    static uint64_t owners[OWNERS_MAX];
-    const char *at = NULL;
-    struct row row;
-    char only[sizeof row.owner] = "";
-    size_t n = 0;
-    int64_t fresh = 0;
-    lock->left_ms = -1;
-    while (n < OWNERS_MAX && cli_next_row(description, &at, &row)) {
-        if (strcmp(row.word, "waiter") == 0)
-            continue;
-        if (n == 0)
-            strcpy(only, row.owner);
-        owners[n++] = hash_of(row.owner);
-        fresh += !has_owner(lock, owners[n - 1]);
-        if (row.left_ms >= 0 && (lock->left_ms < 0 || row.left_ms < lock->left_ms))
-            lock->left_ms = row.left_ms;
-    }
-    lock->holders = (int64_t)n;
-    lock->owners = realloc(lock->owners, (n + 1) * sizeof *owners);
-    if (!lock->owners)
-        abort();
-    memcpy(lock->owners, owners, n * sizeof *owners);
-    lock->owners_n = n;
-    top_note_holder(lock, n == 1 && description->more <= 0 ? only : NULL);
-    return fresh;
-}
-
-/* Read the numbers and the holders. */
-static void take_numbers(struct lock *lock, const struct description *description)
-{
-    int64_t before = lock->token;
-    int64_t fresh = take_holders(lock, description);
-    bool is_fair = strcmp(description->kind, "fair") == 0; /* then more waiters are not told */
-    bool is_cut = description->more > 0 && !is_fair;
-    lock->total = description->total;
-    lock->token = description->token;
-    lock->waiting = description->waiting == CLI_UNTOLD ? -1 : description->waiting;
-    if (lock->total != CLI_UNTOLD)
-        lock->holders = lock->total - description->available;
-    else if (is_cut)
-        lock->holders += description->more;
-    lock->changes = lock->asked == 0 || is_cut ? CLI_UNTOLD : fresh;
-    if (before != CLI_UNTOLD && lock->token != CLI_UNTOLD && lock->token - before > lock->changes)
-        lock->changes = lock->token - before;
-}
-
-/* What the server knows about the lock by now; result: SNIB_OK, or SNIB_ENAME without a description. */
-static void take_description(const struct top *top, struct lock *lock, int result,
-                             const struct description *description)
-{
-    const char *kind = cli_listed_kind(lock->name, result, description);
-    if (description)
-        take_numbers(lock, description);
-    if (description && top->stats)
-        stats_note(top->stats, description);
-    bool is_free = !description || strcmp(description->kind, "free") == 0;
-    if (!kind && lock->waiting > 0)
-        kind = "free";
-    lock->free_n = is_free && lock->waiting <= 0 ? lock->free_n + 1 : 0;
-    snprintf(lock->kind, sizeof lock->kind, "%s", kind ? kind : "");
-    lock->asked = top->refresh;
-    lock->asked_ns = cli_now_ns();
-}
 
 /* ---- Questions ------------------------------------------------------------------------------- */
 
@@ -196,6 +37,15 @@ static void fail(struct top *top, int32_t code, const char *text)
     top->err.code = code;
     snprintf(top->err.text, sizeof top->err.text, "%s", text);
     top->told = top->err;
+}
+
+bool top_postpone(struct top *top, int result)
+{
+    if (result != SNIB_ELIMIT || top->open_n == 0)
+        return false;
+    top->window = top->open_n;
+    top->turn_at--;
+    return true;
 }
 
 static void search(struct top *top)
@@ -220,7 +70,7 @@ static void begin_refresh(struct top *top)
     top->is_from_start = top->cursor == 0;
     top->is_complete = false;
     if (top->is_from_start)
-        top->is_full = false;
+        top_begin_search(top);
     search(top);
 }
 
@@ -229,9 +79,7 @@ static void begin_asking(struct top *top)
 {
     top->phase = ASKING;
     top->turn_at = 0;
-    top->turn_n = top->locks_n;
-    memcpy(top->turn, top->locks, top->locks_n * sizeof *top->locks);
-    qsort(top->turn, top->turn_n, sizeof *top->turn, by_turn);
+    top_sort_turn(top);
     if (top->turn_n > ASKED_MAX && !top->cli->is_once)
         top->turn_n = ASKED_MAX;
 }
@@ -246,21 +94,18 @@ static void ask(struct top *top)
                                              top->queue, i, NULL, &err);
     top->open_n += result == SNIB_OK;
     if (result == SNIB_ENAME)
-        take_description(top, lock, result, NULL);
-    else if (result != SNIB_OK)
+        top_take_description(top, lock, result, NULL);
+    else if (result != SNIB_OK && !top_postpone(top, result))
         fail(top, err.code, err.text);
 }
 
 /* Some names, and where the search continues. */
 static void hear_names(struct top *top, const snib_texts *texts)
 {
-    size_t known_n = top->locks_n;
-    const char *at = texts->text;
-    for (uint32_t i = 0; i < texts->count; i++, at += strlen(at) + 1)
-        add_name(top, at, known_n);
-    if (top->locks_n > known_n)
-        qsort(top->locks, top->locks_n, sizeof *top->locks, by_name);
+    top_add_names(top, texts);
     top->cursor = texts->cursor;
+    if (top->cursor == 0)
+        top_end_search(top);
     top->is_complete = top->is_from_start && top->cursor == 0;
     bool is_enough = !top->cli->is_once && (++top->steps_n == STEPS_MAX ||
                                             cli_now_ns() - top->begun_ns > SEARCH_MS * MS_NS);
@@ -270,11 +115,20 @@ static void hear_names(struct top *top, const snib_texts *texts)
         search(top);
 }
 
+/* No names: the next refresh goes on with the next node of a cluster, since the others may answer, or begins again. */
+static void miss_names(struct top *top, const snib_event *event)
+{
+    fail(top, event->code, event->text);
+    top->cursor = (uint64_t)event->count;
+    top->is_broken = true;
+    begin_asking(top);
+}
+
 static void hear_description(struct top *top, size_t i, const snib_texts *texts)
 {
     static struct description description;
     cli_read_description(texts, &description);
-    take_description(top, top->turn[i], SNIB_OK, &description);
+    top_take_description(top, top->turn[i], SNIB_OK, &description);
     top->answers_n++;
 }
 
@@ -295,12 +149,11 @@ static void on_event(struct top *top, const snib_event *event)
         hear_names(top, event->texts);
     } else if (event->code == SNIB_OK) {
         hear_description(top, event->token, event->texts);
+    } else if (is_search) {
+        miss_names(top, event);
     } else {
         fail(top, event->code, event->text);
-        if (!is_search)
-            top->turn[event->token]->asked = top->refresh; /* it has had its turn */
-        else
-            begin_asking(top); /* in a cluster, other nodes may answer */
+        top->turn[event->token]->asked = top->refresh; /* it has had its turn */
     }
     if (event->code == SNIB_OK)
         snib_texts_free(event->texts);
@@ -308,25 +161,9 @@ static void on_event(struct top *top, const snib_event *event)
 
 /* ---- The loop -------------------------------------------------------------------------------- */
 
-/* Choose what is shown, in its order. */
-static void choose(struct top *top)
-{
-    forget_locks(top);
-    top->turn_at = top->turn_n = 0;
-    top->shown_n = 0;
-    top->old_n = 0;
-    for (size_t i = 0; i < top->locks_n; i++) {
-        if (!top->locks[i]->kind[0])
-            continue;
-        top->shown[top->shown_n++] = top->locks[i];
-        top->old_n += top->locks[i]->asked != top->refresh;
-    }
-    qsort(top->shown, top->shown_n, sizeof *top->shown, by_demand);
-}
-
 static void settle(struct top *top)
 {
-    choose(top);
+    top_choose(top);
     top->was_complete = top->is_complete;
     top->was_full = top->is_full;
     if (top->answers_n > 0)
@@ -369,14 +206,14 @@ static int ask_more(struct top *top)
 {
     if (top->phase == SHOWN && cli_now_ns() >= top->next_ns)
         begin_refresh(top);
-    while (top->phase == ASKING && top->turn_at < top->turn_n && top->open_n < WINDOW &&
+    while (top->phase == ASKING && top->turn_at < top->turn_n && top->open_n < top->window &&
            top->failures_n <= WINDOW)
         ask(top);
     if (top->phase == ASKING && top->open_n == 0) {
-        choose(top);
+        top_choose(top);
         top_begin_holders(top);
     }
-    while (top->phase == ASKING_HOLDERS && top->turn_at < top->turn_n && top->open_n < WINDOW)
+    while (top->phase == ASKING_HOLDERS && top->turn_at < top->turn_n && top->open_n < top->window)
         top_ask_holder(top);
     return top->phase != SHOWN && top->open_n == 0 ? end_refresh(top) : -1;
 }
@@ -482,6 +319,7 @@ int top_run(const struct cli *cli, struct stats *stats)
     ends_well = !cli->is_once;
     top.cli = cli;
     top.stats = stats;
+    top.window = WINDOW;
     top.address = cli_address(cli->url);
     int code = cli_open(cli, &top.client);
     if (code != 0)

@@ -24,7 +24,9 @@ struct lock {
     int64_t told;            /* the refresh in which the process said so */
     int64_t asked;           /* the number of the refresh that asked; 0: not yet */
     int64_t asked_ns;
-    int free_n; /* refreshes in a row that found it free */
+    int64_t found;  /* the last refresh whose search has found it */
+    bool is_missed; /* the last search over all keys has not, nor has it been there since */
+    int free_n; /* times in a row that it was free: when asked about or, once it is missed, in a search */
 };
 
 enum phase { SEARCHING, ASKING, ASKING_HOLDERS, SHOWN };
@@ -46,6 +48,7 @@ struct top {
     bool was_complete; /* its search saw all keys */
     bool was_full;     /* and more locks than are remembered */
     size_t open_n;     /* questions under way */
+    size_t window;     /* at most so many */
     size_t answers_n, failures_n;
     enum phase phase;
     int64_t refresh;      /* its number, from 1 */
@@ -53,19 +56,40 @@ struct top {
     int64_t begun_ns, heard_ns, next_ns;
     int steps_n;
     uint64_t cursor;
-    bool is_from_start; /* this refresh's search began with the first key */
-    bool is_complete;   /* and has ended with the last one */
-    bool is_full;       /* there were more locks than are remembered */
-    time_t shown_at;    /* when the last refresh ended that had answers; 0: none has yet */
-    snib_error err;     /* of this refresh; code SNIB_OK: none */
-    snib_error told;    /* shown until a refresh has ended without any */
-    size_t told_n;      /* questions that failed, although others were answered */
+    int64_t search_from; /* the refresh in which the search began with the first key */
+    bool is_broken;      /* it has not seen all keys since: a node has not answered */
+    bool is_from_start;  /* this refresh's search began with the first key */
+    bool is_complete;    /* and has ended with the last one */
+    bool is_full;        /* there were more locks than are remembered */
+    time_t shown_at;     /* when the last refresh ended that had answers; 0: none has yet */
+    snib_error err;      /* of this refresh; code SNIB_OK: none */
+    snib_error told;     /* shown until a refresh has ended without any */
+    size_t told_n;       /* questions that failed, although others were answered */
     struct stats
         *stats; /* of snib stats, which shows what was found in its own way; NULL: snib top */
 };
 
 /* top_run - what a command does that shows these locks.  Returns the exit code. */
 int top_run(const struct cli *cli, struct stats *stats);
+
+/* top.c */
+/* The next question was refused: whether that is only because of those under way, and it is the next one again when one
+ * of them has been answered. */
+bool top_postpone(struct top *top, int result);
+
+/* top_locks.c */
+/* A search begins with the first key, finds names, and ends with the last key: locks that it has not found, and that
+ * nobody waits for, are free. */
+void top_begin_search(struct top *top);
+void top_add_names(struct top *top, const snib_texts *texts);
+void top_end_search(struct top *top);
+/* All locks, in the order of their turns to be asked about, in `turn`. */
+void top_sort_turn(struct top *top);
+/* What the server knows about the lock by now; result: SNIB_OK, or SNIB_ENAME without a description. */
+void top_take_description(const struct top *top, struct lock *lock, int result,
+                          const struct description *description);
+/* Choose what is shown, in its order; forget locks that have been free for long. */
+void top_choose(struct top *top);
 
 /* top_holder.c */
 /* The owner of the only holder; NULL: there is none, or are several. */

@@ -95,9 +95,11 @@ void top_ask_holder(struct top *top)
 {
     size_t i = top->turn_at++;
     const char *client = top->turn[i]->client;
-    if (snib_client_identity_submit(top->client, client, strlen(client), top->queue, i, NULL,
-                                    NULL) == SNIB_OK)
-        top->open_n++;
+    int result =
+        snib_client_identity_submit(top->client, client, strlen(client), top->queue, i, NULL, NULL);
+    top->open_n += result == SNIB_OK;
+    if (result != SNIB_OK)
+        top_postpone(top, result);
 }
 
 void top_hear_holder(struct top *top, size_t turn, const snib_texts *texts)

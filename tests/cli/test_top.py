@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """snib top: on a terminal, as text and as JSON."""
 import html
+import itertools
 import json
 import os
 import pathlib
@@ -349,6 +350,22 @@ class Top(CommandCase):
             node.go_on()
             screen.wait_text(r"\n12 locks, ")
 
+    def test_a_cluster_with_a_dead_master(self):
+        """New locks of the others are found, whichever of them it is."""
+        with Cluster(pathlib.Path(self.folder.name), replicas=0, timeout_ms=60000) as them:
+            for dead in them.nodes:
+                values = self.stream(*SOON, "--url", f"{them.url}?patience=300ms")
+                others = [node for node in them.nodes if node is not dead]
+                names = {them.key_at(node, f"dead{dead.port}:"): node for node in others}
+                next(values) # it knows them all
+                dead.stop()
+                for name, node in names.items():
+                    node.command("HSET", name, f"{OWNER}1", 1)
+                seen = ({lock["name"] for lock in value["locks"]} for value in itertools.islice(values, 30))
+                self.assertTrue(any(names.keys() <= shown for shown in seen))
+                self.started[-1].terminate()
+                dead.go_on()
+
     def test_a_service_of_sentinels(self):
         with Sentinels(pathlib.Path(self.folder.name), replicas=1) as them:
             old = them.master
@@ -392,6 +409,37 @@ class Top(CommandCase):
         value = json.loads(done.stdout)
         self.assertEqual((value["total"], value["complete"], len(value["locks"])), (5000, False, 1))
         self.assertIn("more than 5000", self.snib("top", "--once").stdout)
+
+    def test_names_that_are_ever_new(self):
+        """However many there have been, the locks that there are have the room and the questions: what a whole search has
+        not found is as good as forgotten."""
+        def replace(number):
+            """The next locks, instead of those before."""
+            self.server("EVAL", "redis.call('flushall') for i = 1, 250 do "
+                        "redis.call('hset', 'job:' .. ARGV[1] .. ':' .. i, ARGV[2], 1) end", 0, number, f"{OWNER}1")
+
+        self.server("HSET", "lasting", f"{OWNER}1", 1)
+        values = self.stream(*SOON, "--limit", "300")
+        for number in range(40): # twice as many names as are remembered
+            replace(number)
+            next(values)
+        for value in itertools.islice(values, 30): # before, ten answers about each were necessary
+            names = {lock["name"] for lock in value["locks"]}
+            if names == {f"job:39:{i}" for i in range(1, 251)} and value["complete"]:
+                return
+        self.fail(f"{len(names)} locks are shown: {sorted(names)[:5]}")
+
+    def test_few_questions_at_a_time(self):
+        """The URL allows fewer than top asks otherwise."""
+        for number in range(100):
+            self.server("HSET", f"lock:{number}", f"{OWNER[:-2]}{number % 9}:1", 1)
+            self.server("SET", f"snib_client:{{{OWNER[:-2]}{number % 9}}}", "host h\npid 7\n")
+        for most in (1, 3, 31):
+            url = f"{self.env['SNIB_URL']}&waiters_max={most}"
+            with self.subTest(most=most):
+                locks = self.once("--url", url)
+                self.assertEqual((len(locks), {lock["holder"]["host"] for lock in locks.values()}), (100, {"h"}))
+                self.until(self.stream(*SOON, "--url", url), lambda value: value["total"] == 100)
 
     # ---- figures ---------------------------------------------------------------------------------
 
