@@ -18,9 +18,16 @@
 
 /* ---- The clients ----------------------------------------------------------------------------- */
 
+/* What a client says about its process; unknown is empty. */
+struct process {
+    char host[4 * sizeof((struct identity *)0)->host],
+        program[4 * sizeof((struct identity *)0)->program];
+};
+
 struct stats {
     char (*clients)[UUID_N + 1]; /* those that were met, in no order and more than once */
     size_t clients_n, clients_cap;
+    struct process *processes; /* theirs, once they are asked about */
 };
 
 static int by_text(const void *a, const void *b)
@@ -62,6 +69,37 @@ void stats_note(struct stats *stats, const struct description *description)
         if (strcspn(row.owner, ":") ==
             UUID_N) /* a permit's id is shorter, and strings of others may be anything */
             add_client(stats, row.owner);
+}
+
+size_t stats_clients(struct stats *stats)
+{
+    settle_clients(stats);
+    stats->processes = calloc(stats->clients_n + 1, sizeof *stats->processes);
+    if (!stats->processes)
+        abort();
+    return stats->clients_n;
+}
+
+const char *stats_client(const struct stats *stats, size_t i)
+{
+    return stats->clients[i];
+}
+
+/* Copy what somebody may have written. */
+static void copy_printable(char *out, size_t cap, const char *text)
+{
+    char *printable = cli_printable(text);
+    snprintf(out, cap, "%s", printable);
+    free(printable);
+}
+
+void stats_hear_client(struct stats *stats, size_t i, const snib_texts *texts)
+{
+    struct process *process = &stats->processes[i];
+    struct identity identity;
+    cli_read_identity(texts->text, texts->used, &identity);
+    copy_printable(process->host, sizeof process->host, identity.host);
+    copy_printable(process->program, sizeof process->program, identity.program);
 }
 
 /* ---- The format ------------------------------------------------------------------------------ */
@@ -167,12 +205,6 @@ static void put_totals(struct page *page, const struct top *top)
             put_sample(page, text_of(totals[i].waiting), "kind", kinds[i], NULL);
 }
 
-/* What a client says about its process, as one text to sort by; unknown is empty. */
-struct process {
-    char host[4 * sizeof((struct identity *)0)->host],
-        program[4 * sizeof((struct identity *)0)->program];
-};
-
 static int by_process(const void *a, const void *b)
 {
     const struct process *one = a, *two = b;
@@ -180,29 +212,9 @@ static int by_process(const void *a, const void *b)
     return hosts ? hosts : strcmp(one->program, two->program);
 }
 
-/* Copy what somebody may have written. */
-static void copy_printable(char *out, size_t cap, const char *text)
+static void put_clients(struct page *page, const struct stats *stats)
 {
-    char *printable = cli_printable(text);
-    snprintf(out, cap, "%s", printable);
-    free(printable);
-}
-
-static void put_clients(struct page *page, const struct top *top)
-{
-    static struct identities identities;
-    struct stats *stats = top->stats;
-    settle_clients(stats);
-    struct process *all = calloc(stats->clients_n + 1, sizeof *all);
-    if (!all)
-        abort();
-    for (size_t i = 0; i < stats->clients_n; i++) {
-        const struct identity *identity = cli_identify(top->client, &identities, stats->clients[i]);
-        if (!identity)
-            continue;
-        copy_printable(all[i].host, sizeof all[i].host, identity->host);
-        copy_printable(all[i].program, sizeof all[i].program, identity->program);
-    }
+    struct process *all = stats->processes;
     qsort(all, stats->clients_n, sizeof *all, by_process);
     put_head(page, "snib_server_clients", "gauge",
              "Clients that hold these locks or have a place in a queue, by their processes as far "
@@ -213,7 +225,6 @@ static void put_clients(struct page *page, const struct top *top)
         put_sample(page, text_of((int64_t)n), "host", all[i].host, "program", all[i].program, NULL);
         n = 0;
     }
-    free(all);
 }
 
 /* ---- The locks ------------------------------------------------------------------------------- */
@@ -287,7 +298,7 @@ int stats_end(const struct top *top, int code)
     put_sample(&page, code == 0 ? "1" : "0", NULL);
     if (code == 0) {
         put_totals(&page, top);
-        put_clients(&page, top);
+        put_clients(&page, top->stats);
         for (int i = 0; i < FIGURES_N; i++)
             put_figure(&page, top, (enum figure)i);
     }
@@ -309,5 +320,6 @@ int cli_stats(const struct cli *cli)
     once.is_once = true;
     int code = top_run(&once, &stats);
     free(stats.clients);
+    free(stats.processes);
     return code;
 }

@@ -31,7 +31,7 @@
 
 /* ---- Questions ------------------------------------------------------------------------------- */
 
-static void fail(struct top *top, int32_t code, const char *text)
+void top_fail(struct top *top, int32_t code, const char *text)
 {
     top->failures_n++;
     top->err.code = code;
@@ -56,7 +56,7 @@ static void search(struct top *top)
                                 TOKEN_SEARCH, NULL, &err) == SNIB_OK)
         top->open_n++;
     else
-        fail(top, err.code, err.text);
+        top_fail(top, err.code, err.text);
 }
 
 static void begin_refresh(struct top *top)
@@ -96,7 +96,7 @@ static void ask(struct top *top)
     if (result == SNIB_ENAME)
         top_take_description(top, lock, result, NULL);
     else if (result != SNIB_OK && !top_postpone(top, result))
-        fail(top, err.code, err.text);
+        top_fail(top, err.code, err.text);
 }
 
 /* Some names, and where the search continues. */
@@ -118,7 +118,7 @@ static void hear_names(struct top *top, const snib_texts *texts)
 /* No names: the next refresh goes on with the next node of a cluster, since the others may answer, or begins again. */
 static void miss_names(struct top *top, const snib_event *event)
 {
-    fail(top, event->code, event->text);
+    top_fail(top, event->code, event->text);
     top->cursor = (uint64_t)event->count;
     top->is_broken = true;
     begin_asking(top);
@@ -140,10 +140,7 @@ static void on_event(struct top *top, const snib_event *event)
     top->open_n--;
     top->heard_ns = cli_now_ns();
     if (top->phase == ASKING_HOLDERS) {
-        if (event->code == SNIB_OK)
-            top_hear_holder(top, event->token, event->texts);
-        else
-            top_miss_holder(top);
+        top_hear_holder(top, event);
     } else if (event->code == SNIB_OK && is_search) {
         top->answers_n++;
         hear_names(top, event->texts);
@@ -152,7 +149,7 @@ static void on_event(struct top *top, const snib_event *event)
     } else if (is_search) {
         miss_names(top, event);
     } else {
-        fail(top, event->code, event->text);
+        top_fail(top, event->code, event->text);
         top->turn[event->token]->asked = top->refresh; /* it has had its turn */
     }
     if (event->code == SNIB_OK)

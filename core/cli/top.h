@@ -73,6 +73,7 @@ struct top {
 int top_run(const struct cli *cli, struct stats *stats);
 
 /* top.c */
+void top_fail(struct top *top, int32_t code, const char *text);
 /* The next question was refused: whether that is only because of those under way, and it is the next one again when one
  * of them has been answered. */
 bool top_postpone(struct top *top, int result);
@@ -94,11 +95,11 @@ void top_choose(struct top *top);
 /* top_holder.c */
 /* The owner of the only holder; NULL: there is none, or are several. */
 void top_note_holder(struct lock *lock, const char *owner);
-/* Choose which locks' holders to ask about now, in `turn`. */
+/* Choose which locks' holders to ask about now, in `turn`; of snib stats, all clients that it has met. */
 void top_begin_holders(struct top *top);
 void top_ask_holder(struct top *top); /* the next one */
-void top_hear_holder(struct top *top, size_t turn, const snib_texts *texts);
-void top_miss_holder(struct top *top); /* no answer: do without for a while */
+/* The answer, or that there is none. */
+void top_hear_holder(struct top *top, const snib_event *event);
 
 /* top_show.c */
 /* Whether there is room on a screen of this width for what a holder says of itself: at least for its losses. */
@@ -112,6 +113,10 @@ void top_put(const char *text, size_t n); /* on standard output; a signal may en
 /* stats.c */
 /* Remember the clients that a description names. */
 void stats_note(struct stats *stats, const struct description *description);
+/* The clients, each once, to be asked what their processes are.  Returns their number. */
+size_t stats_clients(struct stats *stats);
+const char *stats_client(const struct stats *stats, size_t i); /* its UUID */
+void stats_hear_client(struct stats *stats, size_t i, const snib_texts *texts);
 /* Show everything.  code: 0, or the exit code of what went wrong.  Returns the exit code. */
 int stats_end(const struct top *top, int code);
 

@@ -2,7 +2,9 @@
  *
  * It is asked about after the locks, all such processes at a time, and only for locks that this refresh has asked about,
  * that are shown, and where there is room for it.  What is known of a client is asked again now and then, for its losses;
- * what is not may be known later, because a client says it only when it has held something for a third of its lease. */
+ * what is not may be known later, because a client says it only when it has held something for a third of its lease.
+ *
+ * snib stats, which says all or nothing, asks about all clients instead, and has failed if the server does not answer. */
 #include "top.h"
 
 #include "terminal.h"
@@ -79,6 +81,8 @@ void top_begin_holders(struct top *top)
     size_t room = top->stats || top->refresh < top->holders_from ? 0 : room_of(top);
     top->phase = ASKING_HOLDERS;
     top->turn_at = top->turn_n = 0;
+    if (top->stats && top->err.code == SNIB_OK)
+        top->turn_n = stats_clients(top->stats);
     for (size_t i = 0; i < room; i++) {
         struct lock *lock = top->shown[i];
         const struct lock *other;
@@ -94,26 +98,35 @@ void top_begin_holders(struct top *top)
 void top_ask_holder(struct top *top)
 {
     size_t i = top->turn_at++;
-    const char *client = top->turn[i]->client;
+    const char *client = top->stats ? stats_client(top->stats, i) : top->turn[i]->client;
+    snib_error err;
     int result =
-        snib_client_identity_submit(top->client, client, strlen(client), top->queue, i, NULL, NULL);
+        snib_client_identity_submit(top->client, client, strlen(client), top->queue, i, NULL, &err);
     top->open_n += result == SNIB_OK;
-    if (result != SNIB_OK)
-        top_postpone(top, result);
+    if (result != SNIB_OK && !top_postpone(top, result) && top->stats)
+        top_fail(top, result, err.text);
 }
 
-void top_hear_holder(struct top *top, size_t turn, const snib_texts *texts)
+/* All locks whose only holder is this client's. */
+static void note_identity(struct top *top, const char *client, const snib_texts *texts)
 {
     struct identity identity = {.is_known = false};
     cli_read_identity(texts->text, texts->used, &identity);
     for (size_t i = 0; identity.is_known && i < top->shown_n; i++)
-        if (!is_fresh(top, top->shown[i]) &&
-            strcmp(top->shown[i]->client, top->turn[turn]->client) == 0)
+        if (!is_fresh(top, top->shown[i]) && strcmp(top->shown[i]->client, client) == 0)
             set_holder(top->shown[i], &identity, top->refresh);
 }
 
-void top_miss_holder(struct top *top)
+void top_hear_holder(struct top *top, const snib_event *event)
 {
-    top->turn_at = top->turn_n;
-    top->holders_from = top->refresh + AWAY;
+    if (event->code == SNIB_OK && top->stats) {
+        stats_hear_client(top->stats, event->token, event->texts);
+    } else if (event->code == SNIB_OK) {
+        note_identity(top, top->turn[event->token]->client, event->texts);
+    } else if (event->code != SNIB_EWRONGTYPE) { /* else somebody has overwritten only this one */
+        if (top->stats && event->code != SNIB_EPERM)
+            top_fail(top, event->code, event->text);
+        top->turn_at = top->turn_n;
+        top->holders_from = top->refresh + AWAY;
+    }
 }

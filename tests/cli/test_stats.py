@@ -4,10 +4,14 @@ import json
 import os
 import pathlib
 import re
+import select
 import signal
+import socket
+import socketserver
 import stat
 import subprocess
 import sys
+import threading
 import unittest
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -51,6 +55,37 @@ class Metrics:
 
     def labels(self, name, label):
         return [sample.labels[label] for sample in self.samples if sample.name == name]
+
+
+class Unanswering(socketserver.ThreadingTCPServer):
+    """The server at this path until it is asked this: then it hangs, or goes away."""
+    allow_reuse_address = daemon_threads = True
+
+    def __init__(self, path, word, hangs):
+        self.asked = asked = threading.Event()
+
+        class Relay(socketserver.BaseRequestHandler):
+            def handle(self):
+                with socket.socket(socket.AF_UNIX) as server:
+                    server.connect(path)
+                    ends = {self.request: server, server: self.request}
+                    while not asked.is_set() or hangs:
+                        for end in select.select(ends, [], [], 0.05)[0]:
+                            data = end.recv(1 << 16)
+                            if not data:
+                                return
+                            if word in data:
+                                asked.set()
+                            if not asked.is_set():
+                                ends[end].sendall(data)
+
+        super().__init__(("127.0.0.1", 0), Relay)
+        self.port = self.server_address[1]
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def stop(self):
+        self.shutdown()
+        self.server_close()
 
 
 class Stats(CommandCase):
@@ -151,6 +186,31 @@ class Stats(CommandCase):
         self.assertEqual(metrics.sum("snib_server_clients"), 700)
         self.assertEqual(metrics("snib_server_locks", kind="mutex"), 3000)
         self.assertEqual(metrics.sum("snib_lock_holders"), 10)
+
+    def test_many_clients(self):
+        """All are asked about, and few at a time if the URL allows no more."""
+        self.server("EVAL", "for i = 1, 700 do local client = string.format('11111111-1111-8111-8111-%012d', i) "
+                    "redis.call('hset', 'lock:' .. i, client .. ':1', 1) "
+                    "redis.call('set', 'snib_client:{' .. client .. '}', 'host web\\nprogram go\\n') end", 0)
+        for options in ("", "&waiters_max=3"):
+            metrics = self.stats("--url", self.env["SNIB_URL"] + options)
+            self.assertEqual(metrics("snib_server_clients", host="web", program="go"), 700)
+            self.assertEqual(metrics("snib_server_locks", kind="mutex"), 700)
+
+    def test_clients_that_are_unknown(self):
+        """The server refuses to tell about all, or has something else about one: it has answered all the same."""
+        for number in range(3):
+            self.server("HSET", f"lock{number}", f"{CLIENT}{number}:1", 1)
+            self.server("SET", f"snib_client:{{{CLIENT}{number}}}", "host web\nprogram go\n")
+        self.server("DEL", f"snib_client:{{{CLIENT}1}}")
+        self.server("RPUSH", f"snib_client:{{{CLIENT}1}}", "x")
+        metrics = self.stats()
+        self.assertEqual(metrics("snib_server_clients", host="web", program="go"), 2)
+        self.assertEqual(metrics("snib_server_clients", host="", program=""), 1)
+        self.server("ACL", "SETUSER", "weak", "reset", "on", ">x", "~lock*", "~redisson*", "~{lock*", "&*", "+@all")
+        self.addCleanup(self.server, "ACL", "DELUSER", "weak")
+        metrics = self.stats("--url", self.server.url.replace("unix://", "unix://weak:x@"))
+        self.assertEqual(metrics("snib_server_clients", host="", program=""), 3)
 
     def test_pattern_and_limit(self):
         for number in range(1100):
@@ -325,6 +385,25 @@ class Stats(CommandCase):
         code, text = self.end(process) # before, while or after it asks
         server.process.send_signal(signal.SIGCONT)
         self.assertIn((code, text, path.exists()), ((143, "", False), (0, "", True), (-15, "", False)))
+
+    def test_server_away_at_the_end(self):
+        """It answers all but the last questions, about the clients."""
+        self.lock("a")
+        server = Unanswering(self.server.path, b"GETRANGE", hangs=False)
+        self.addCleanup(server.stop)
+        done = self.snib("stats", "--url", f"redis://127.0.0.1:{server.port}?patience=100ms")
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (SERVER, 1))
+        metrics = Metrics(done.stdout)
+        self.assertEqual((metrics("snib_server_up"), len(metrics.samples)), (0, 1))
+
+    def test_a_signal_at_the_end(self):
+        self.lock("a")
+        server = Unanswering(self.server.path, b"GETRANGE", hangs=True)
+        self.addCleanup(server.stop)
+        process = self.start("stats", "--url", f"redis://127.0.0.1:{server.port}?patience=24h&reply_timeout=24h")
+        server.asked.wait()
+        process.terminate()
+        self.assertEqual(self.end(process), (128 + signal.SIGTERM, ""))
 
     def test_a_cluster(self):
         names = [f"lock:{number}" for number in range(12)] # which are on all nodes

@@ -590,7 +590,10 @@ class Top(CommandCase):
             self.once()
         self.server("DEL", key)
         self.server("RPUSH", key, "x")
-        self.assertIsNone(self.once()["a"]["holder"])
+        self.server("HSET", "b", f"{OWNER[:-2]}2:1", 1)
+        self.server("SET", f"snib_client:{{{OWNER[:-2]}2}}", "host h")
+        locks = self.once("--url", f"{self.env['SNIB_URL']}&waiters_max=1") # one after the other
+        self.assertEqual((locks["a"]["holder"], locks["b"]["holder"]), (None, {"host": "h"}))
 
     def test_holders_without_the_right(self):
         self.lock("a")
