@@ -31,6 +31,9 @@
  *             signals blocked.  A client's is started by its first operation and inherits the scheduling policy,
  *             priority and processors of the thread that calls it, so a thread that may get no processor time, as
  *             with SCHED_IDLE, must not be the first to call.
+ *             It counts as one of the process's threads: a program that ends with its last thread, after
+ *             pthread_exit() in main(), must close or free its clients first, or it goes on for ever, and SIGTERM, for
+ *             which no thread is left that takes it, does not end it.  A thread that calls needs a stack of 64 KiB.
  * Fork        the child may continue to use the clients and locks that it inherited: on first use there, they get
  *             a new identity, new connections and their own thread (multi and quorum locks too).  Holds and
  *             operations in progress belong to the parent, which continues undisturbed: in the child, inherited
@@ -43,6 +46,8 @@
  *             the library; when it exits, nothing of its parent's is given back.  Nor can a handler of
  *             pthread_atfork() that was registered before the first client was opened use it: its calls return
  *             SNIB_EFORKED, and free nothing.
+ * Unloading   once a client has been opened, the library stays until the process ends: dlclose() takes away neither
+ *             libsnib.so nor a module that contains libsnib.a.
  */
 #ifndef SNIB_H
 #define SNIB_H
@@ -202,7 +207,7 @@ typedef struct snib_credentials {
  * snib_client_free() waits for a call in progress.  After a fork, the function may be called in the child, too.
  *
  * Returns  0, or anything else on failure: operations wait as long as they would for an unreachable server, and
- *          then fail with SNIB_ECREDENTIALS and `why`. */
+ *          then fail with SNIB_ECREDENTIALS and `why`.  pthread_exit() is a failure, too. */
 typedef int (*snib_credentials_fn)(void *data, snib_credentials *out);
 
 /* Always fill with snib_client_options_init() first.  0 or NULL selects a field's default. */
@@ -340,9 +345,9 @@ SNIB_API void snib_client_free(snib_client *client);
  * When exit() is called or main() returns, every client that is still open is closed, after the program's own
  * atexit() handlers have run: holds are released, operations end with SNIB_ECLOSED.  Threads still working under a
  * lock are then no longer protected, so end them first.  The child of a fork releases only what it acquired itself.
- * After _exit(), abort() or a fatal signal the locks become free when their leases end; so do, after this time, the locks
- * of a client if exit() is called by a signal handler that has interrupted a call for it; if that client has had a part
- * in a lock of several clients, so do the locks of all clients that have.
+ * After _exit(), exec(), abort() or a fatal signal the locks become free when their leases end; so do, after this time,
+ * the locks of a client if exit() is called by a signal handler that has interrupted a call for it; if that client has
+ * had a part in a lock of several clients, so do the locks of all clients that have.
  *
  * timeout_ms  for all clients together; 0 to 60000, default 1000; 0: release nothing
  * Returns     SNIB_OK, SNIB_EINVAL.
@@ -423,7 +428,9 @@ SNIB_API int snib_client_list(snib_client *client, const char *pattern, size_t p
                               uint64_t *cursor, char *buffer, size_t cap, size_t *out_used,
                               uint32_t *out_count, snib_error *err);
 
-/* One step without waiting, like snib_lock_acquire_submit(): the texts of its event are the names. */
+/* One step without waiting, like snib_lock_acquire_submit(): the texts of its event are the names.  If it fails, the
+ * event's `count` is the cursor with which to go on without the names that are missing then: that of the cluster's next
+ * node; 0 if there is none. */
 SNIB_API int snib_client_list_submit(snib_client *client, const char *pattern, size_t pattern_len,
                                      uint64_t cursor, snib_queue *queue, uint64_t token,
                                      snib_op **out_op, snib_error *err);
@@ -489,7 +496,8 @@ SNIB_API void snib_lock_free(snib_lock *lock); /* NULL is allowed */
  * Returns  as snib_lock_new(); SNIB_EINVAL if there are no members, too many, one that cannot be a member,
  *          or two of the same name on one server, of whatever kinds; SNIB_ECLOSED if a member's client is closed.
  * Owns     free with snib_lock_free().  Queues for it belong to the client of locks[0], and so do its holds: they are
- *          lost when that client, or another member's, is closed.
+ *          lost when that client, or another member's, is closed.  A wait ends with SNIB_ECLOSED, but if it is another
+ *          member's, not before its turn comes.
  */
 SNIB_API int snib_multi_new(snib_lock *const *locks, uint32_t n, const snib_lock_options *options,
                             snib_lock **out_lock, snib_error *err);
@@ -985,7 +993,8 @@ typedef struct snib_event {
     snib_texts *texts; /* DONE of a list, describe or identity with SNIB_OK: owned by the caller, see snib_texts_free() */
     int64_t fencing; /* the fencing token or 0 */
     int64_t remaining_ms; /* acquire: until the deadline.  info: lease left */
-    int64_t count;        /* info: hold count.  A count: its value.  LOG: the records dropped before it */
+    int64_t count;        /* info: hold count.  A count: its value.  LOG: the records dropped before it.  A list that
+                             failed: see snib_client_list_submit() */
     int64_t waiting;      /* info: waiting processes */
     int32_t held;         /* info: see snib_lock_info_data */
     int32_t mine;         /* info: likewise */
@@ -1104,7 +1113,8 @@ SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t lev
  *
  * With SNIB_DEBUG_PLACES defined before this header is included, every acquisition gives its own file and line, and so
  * do the calls that open clients and make locks: of those that were never freed, the process writes the places to its
- * standard error when it exits.  Bindings call this function themselves.
+ * standard error when it exits, as it does with what else is found then, unless nobody reads there: it waits for no
+ * reader.  Bindings call this function themselves.
  *
  * place  such as "orders.c:31 in pay()"; copied without its folders, at most 71 bytes of it.  NULL: not known.
  *        A second line says who acquires, such as "task 7", at most 47 bytes; an empty one: it has no name.  Without a

@@ -35,7 +35,7 @@ SNIB_API int snib_memory_start(const char *name, snib_memory **out_server, snib_
  * using.  NULL is allowed.  Blocks until its thread has ended. */
 SNIB_API void snib_memory_stop(snib_memory *server);
 
-/* snib_memory_url - memory://NAME, for snib_client_open(); lives as long as the server. */
+/* snib_memory_url - memory://NAME, for snib_client_open(); lives as long as the server.  NULL for NULL. */
 SNIB_API const char *snib_memory_url(const snib_memory *server);
 
 /* snib_memory_advance - move the clocks of all memory servers and of all clients of this process forward.
@@ -66,11 +66,11 @@ SNIB_API int snib_memory_advance(int64_t ms, snib_error *err);
 SNIB_API int snib_memory_fault(snib_memory *server, const char *fault, const char *argument,
                                snib_error *err);
 
-/* snib_memory_has - 1 if the server has the key of this name in any database, else 0. */
+/* snib_memory_has - 1 if the server has the key of this name in any database, else 0; SNIB_EINVAL if one is NULL. */
 SNIB_API int snib_memory_has(snib_memory *server, const char *name);
 
 /* snib_memory_connections, snib_memory_requests - how many connections there are, and how many requests were
- * executed so far. */
+ * executed so far.  SNIB_EINVAL for NULL. */
 SNIB_API int64_t snib_memory_connections(snib_memory *server);
 SNIB_API int64_t snib_memory_requests(snib_memory *server);
 

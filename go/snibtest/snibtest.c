@@ -4022,6 +4022,9 @@ const command model__value_commands[] = {
  *             signals blocked.  A client's is started by its first operation and inherits the scheduling policy,
  *             priority and processors of the thread that calls it, so a thread that may get no processor time, as
  *             with SCHED_IDLE, must not be the first to call.
+ *             It counts as one of the process's threads: a program that ends with its last thread, after
+ *             pthread_exit() in main(), must close or free its clients first, or it goes on for ever, and SIGTERM, for
+ *             which no thread is left that takes it, does not end it.  A thread that calls needs a stack of 64 KiB.
  * Fork        the child may continue to use the clients and locks that it inherited: on first use there, they get
  *             a new identity, new connections and their own thread (multi and quorum locks too).  Holds and
  *             operations in progress belong to the parent, which continues undisturbed: in the child, inherited
@@ -4034,6 +4037,8 @@ const command model__value_commands[] = {
  *             the library; when it exits, nothing of its parent's is given back.  Nor can a handler of
  *             pthread_atfork() that was registered before the first client was opened use it: its calls return
  *             SNIB_EFORKED, and free nothing.
+ * Unloading   once a client has been opened, the library stays until the process ends: dlclose() takes away neither
+ *             libsnib.so nor a module that contains libsnib.a.
  */
 #ifndef SNIB_H
 #define SNIB_H
@@ -4193,7 +4198,7 @@ typedef struct snib_credentials {
  * snib_client_free() waits for a call in progress.  After a fork, the function may be called in the child, too.
  *
  * Returns  0, or anything else on failure: operations wait as long as they would for an unreachable server, and
- *          then fail with SNIB_ECREDENTIALS and `why`. */
+ *          then fail with SNIB_ECREDENTIALS and `why`.  pthread_exit() is a failure, too. */
 typedef int (*snib_credentials_fn)(void *data, snib_credentials *out);
 
 /* Always fill with snib_client_options_init() first.  0 or NULL selects a field's default. */
@@ -4331,9 +4336,9 @@ SNIB_API void snib_client_free(snib_client *client);
  * When exit() is called or main() returns, every client that is still open is closed, after the program's own
  * atexit() handlers have run: holds are released, operations end with SNIB_ECLOSED.  Threads still working under a
  * lock are then no longer protected, so end them first.  The child of a fork releases only what it acquired itself.
- * After _exit(), abort() or a fatal signal the locks become free when their leases end; so do, after this time, the locks
- * of a client if exit() is called by a signal handler that has interrupted a call for it; if that client has had a part
- * in a lock of several clients, so do the locks of all clients that have.
+ * After _exit(), exec(), abort() or a fatal signal the locks become free when their leases end; so do, after this time,
+ * the locks of a client if exit() is called by a signal handler that has interrupted a call for it; if that client has
+ * had a part in a lock of several clients, so do the locks of all clients that have.
  *
  * timeout_ms  for all clients together; 0 to 60000, default 1000; 0: release nothing
  * Returns     SNIB_OK, SNIB_EINVAL.
@@ -4414,7 +4419,9 @@ SNIB_API int snib_client_list(snib_client *client, const char *pattern, size_t p
                               uint64_t *cursor, char *buffer, size_t cap, size_t *out_used,
                               uint32_t *out_count, snib_error *err);
 
-/* One step without waiting, like snib_lock_acquire_submit(): the texts of its event are the names. */
+/* One step without waiting, like snib_lock_acquire_submit(): the texts of its event are the names.  If it fails, the
+ * event's `count` is the cursor with which to go on without the names that are missing then: that of the cluster's next
+ * node; 0 if there is none. */
 SNIB_API int snib_client_list_submit(snib_client *client, const char *pattern, size_t pattern_len,
                                      uint64_t cursor, snib_queue *queue, uint64_t token,
                                      snib_op **out_op, snib_error *err);
@@ -4480,7 +4487,8 @@ SNIB_API void snib_lock_free(snib_lock *lock); /* NULL is allowed */
  * Returns  as snib_lock_new(); SNIB_EINVAL if there are no members, too many, one that cannot be a member,
  *          or two of the same name on one server, of whatever kinds; SNIB_ECLOSED if a member's client is closed.
  * Owns     free with snib_lock_free().  Queues for it belong to the client of locks[0], and so do its holds: they are
- *          lost when that client, or another member's, is closed.
+ *          lost when that client, or another member's, is closed.  A wait ends with SNIB_ECLOSED, but if it is another
+ *          member's, not before its turn comes.
  */
 SNIB_API int snib_multi_new(snib_lock *const *locks, uint32_t n, const snib_lock_options *options,
                             snib_lock **out_lock, snib_error *err);
@@ -4976,7 +4984,8 @@ typedef struct snib_event {
     snib_texts *texts; /* DONE of a list, describe or identity with SNIB_OK: owned by the caller, see snib_texts_free() */
     int64_t fencing; /* the fencing token or 0 */
     int64_t remaining_ms; /* acquire: until the deadline.  info: lease left */
-    int64_t count;        /* info: hold count.  A count: its value.  LOG: the records dropped before it */
+    int64_t count;        /* info: hold count.  A count: its value.  LOG: the records dropped before it.  A list that
+                             failed: see snib_client_list_submit() */
     int64_t waiting;      /* info: waiting processes */
     int32_t held;         /* info: see snib_lock_info_data */
     int32_t mine;         /* info: likewise */
@@ -5095,7 +5104,8 @@ SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t lev
  *
  * With SNIB_DEBUG_PLACES defined before this header is included, every acquisition gives its own file and line, and so
  * do the calls that open clients and make locks: of those that were never freed, the process writes the places to its
- * standard error when it exits.  Bindings call this function themselves.
+ * standard error when it exits, as it does with what else is found then, unless nobody reads there: it waits for no
+ * reader.  Bindings call this function themselves.
  *
  * place  such as "orders.c:31 in pay()"; copied without its folders, at most 71 bytes of it.  NULL: not known.
  *        A second line says who acquires, such as "task 7", at most 47 bytes; an empty one: it has no name.  Without a
@@ -5149,7 +5159,7 @@ SNIB_API int snib_memory_start(const char *name, snib_memory **out_server, snib_
  * using.  NULL is allowed.  Blocks until its thread has ended. */
 SNIB_API void snib_memory_stop(snib_memory *server);
 
-/* snib_memory_url - memory://NAME, for snib_client_open(); lives as long as the server. */
+/* snib_memory_url - memory://NAME, for snib_client_open(); lives as long as the server.  NULL for NULL. */
 SNIB_API const char *snib_memory_url(const snib_memory *server);
 
 /* snib_memory_advance - move the clocks of all memory servers and of all clients of this process forward.
@@ -5180,11 +5190,11 @@ SNIB_API int snib_memory_advance(int64_t ms, snib_error *err);
 SNIB_API int snib_memory_fault(snib_memory *server, const char *fault, const char *argument,
                                snib_error *err);
 
-/* snib_memory_has - 1 if the server has the key of this name in any database, else 0. */
+/* snib_memory_has - 1 if the server has the key of this name in any database, else 0; SNIB_EINVAL if one is NULL. */
 SNIB_API int snib_memory_has(snib_memory *server, const char *name);
 
 /* snib_memory_connections, snib_memory_requests - how many connections there are, and how many requests were
- * executed so far. */
+ * executed so far.  SNIB_EINVAL for NULL. */
 SNIB_API int64_t snib_memory_connections(snib_memory *server);
 SNIB_API int64_t snib_memory_requests(snib_memory *server);
 
@@ -5195,7 +5205,6 @@ SNIB_API int64_t snib_memory_requests(snib_memory *server);
 #endif
 
 #include <pthread.h>
-#include <sys/types.h>
 
 #define SERVER_CONNECTIONS 256 /* a client has at most six */
 
@@ -5208,7 +5217,7 @@ struct server_connection {
 
 struct snib_memory {
     snib_memory *next; /* of this process */
-    pid_t pid;         /* the child of a fork has no thread for it */
+    uint64_t process;  /* a child has no thread for it */
     pthread_t thread;
     model *model;
     model_data *snapshot; /* NULL: there is none */
@@ -5226,6 +5235,7 @@ struct snib_memory {
 /* One lock for all servers, because the models share an interpreter. */
 extern pthread_mutex_t snib__server_mutex;
 
+bool snib__server_is_ours(const snib_memory *server); /* not its parent's */
 void snib__server_enter(snib_memory *server); /* takes the lock, and tells the model the time */
 int snib__server_fail(snib_error *err, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -5260,6 +5270,58 @@ static inline socklen_t snib__memory_address(struct sockaddr_un *out, const char
     int n = snprintf(out->sun_path + 1, sizeof out->sun_path - 1, "snib-memory/%u/%d/%.64s", space,
                      (int)getpid(), name);
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+#endif
+
+/* ---- driver/process.h -------------------------------------------------------------------------*/
+
+/* process.h - which process this is; shared with the test kit, which is linked apart.
+ *
+ * A process id does not always tell a child from its parent: the first process of a container is 1, and so is a child that
+ * it makes in a namespace of its own.  A page that the kernel wipes in every child does. */
+#ifndef SNIB__PROCESS_H
+#define SNIB__PROCESS_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18 /* since Linux 4.14; other kernels refuse it */
+#endif
+
+/* NULL: there is none. */
+static inline _Atomic uint32_t *snib__process_page(void)
+{
+    static _Atomic(_Atomic uint32_t *) page;
+    _Atomic uint32_t *known = atomic_load(&page), *made;
+    if (known)
+        return known;
+    made = mmap(NULL, sizeof *made, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (made == MAP_FAILED)
+        return NULL;
+    if (madvise(made, sizeof *made, MADV_WIPEONFORK) == 0 &&
+        atomic_compare_exchange_strong(&page, &known, made))
+        return made;
+    munmap(made, sizeof *made);
+    return known;
+}
+
+/* snib__process - the number of this process, never 0: its parent has another one, also if it was made without the handlers
+ * of fork().  Where the kernel wipes no page, the number is the process id alone. */
+static inline uint64_t snib__process(void)
+{
+    static _Atomic uint32_t last; /* a child counts on */
+    _Atomic uint32_t *page = snib__process_page();
+    uint32_t number = 0, next;
+    if (page && (number = atomic_load(page)) == 0) {
+        next = atomic_fetch_add(&last, 1) + 1;
+        number = atomic_compare_exchange_strong(page, &number, next) ? next : number;
+    }
+    return (uint64_t)number << 32 | (uint32_t)getpid();
 }
 
 #endif
@@ -5384,6 +5446,11 @@ static uint64_t server_now_ns(void)
     if (booted_ns == 0)
         booted_ns = server_clock_ns(CLOCK_REALTIME) - up_ns;
     return booted_ns + up_ns + server_ahead_ns;
+}
+
+bool snib__server_is_ours(const snib_memory *server)
+{
+    return server->process == snib__process();
 }
 
 /* What has ended since the last request is gone. */
@@ -5664,7 +5731,7 @@ static int server_begin(snib_memory *server, snib_error *err)
     return SNIB_OK;
 }
 
-int snib_memory_start(const char *name, snib_memory **out_server, snib_error *err)
+static int server_start(const char *name, snib_memory **out_server, snib_error *err)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (!out_server)
@@ -5675,7 +5742,8 @@ int snib_memory_start(const char *name, snib_memory **out_server, snib_error *er
     pthread_once(&once, server_once);
     pthread_mutex_lock(&snib__server_mutex);
     snib_memory *server = model__grow(NULL, sizeof *server);
-    *server = (snib_memory){.listener = -1, .bell = -1, .pid = getpid(), .model = model_new()};
+    *server =
+        (snib_memory){.listener = -1, .bell = -1, .process = snib__process(), .model = model_new()};
     if (name)
         snprintf(server->name, sizeof server->name, "%s", name);
     else
@@ -5693,10 +5761,18 @@ int snib_memory_start(const char *name, snib_memory **out_server, snib_error *er
     return code;
 }
 
-void snib_memory_stop(snib_memory *server)
+/* A thread that is cancelled inside would leave with the mutex, or before the server's thread has ended. */
+int snib_memory_start(const char *name, snib_memory **out_server, snib_error *err)
 {
-    if (!server || server->pid != getpid()) /* the child of a fork has closed its copies */
-        return;
+    int old;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+    int code = server_start(name, out_server, err);
+    pthread_setcancelstate(old, NULL);
+    return code;
+}
+
+static void server_stop(snib_memory *server)
+{
     pthread_mutex_lock(&snib__server_mutex);
     server->stop = true;
     snib__server_ring(server);
@@ -5711,17 +5787,24 @@ void snib_memory_stop(snib_memory *server)
     pthread_mutex_unlock(&snib__server_mutex);
 }
 
+void snib_memory_stop(snib_memory *server)
+{
+    int old;
+    if (!server || !snib__server_is_ours(server)) /* the child of a fork has closed its copies */
+        return;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+    server_stop(server);
+    pthread_setcancelstate(old, NULL);
+}
+
 const char *snib_memory_url(const snib_memory *server)
 {
-    return server->url;
+    return server ? server->url : NULL;
 }
 
 /* The clients first: one that is ahead of its server gives a lock up too early, never too late. */
-int snib_memory_advance(int64_t ms, snib_error *err)
+static int server_advance(int64_t ms, snib_error *err)
 {
-    if (ms < 0 || ms > SERVER_ADVANCE_MAX)
-        return snib__server_fail(err, SNIB_EINVAL, "the clock can be moved by 0 to %lld ms",
-                                 (long long)SERVER_ADVANCE_MAX);
     int code = server_advance_clients(ms, err);
     pthread_mutex_lock(&snib__server_mutex);
     server_ahead_ns += code == SNIB_OK ? (uint64_t)ms * 1000000u : 0;
@@ -5731,6 +5814,18 @@ int snib_memory_advance(int64_t ms, snib_error *err)
         snib__server_ring(server);
     }
     pthread_mutex_unlock(&snib__server_mutex);
+    return code;
+}
+
+int snib_memory_advance(int64_t ms, snib_error *err)
+{
+    int old;
+    if (ms < 0 || ms > SERVER_ADVANCE_MAX)
+        return snib__server_fail(err, SNIB_EINVAL, "the clock can be moved by 0 to %lld ms",
+                                 (long long)SERVER_ADVANCE_MAX);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+    int code = server_advance(ms, err);
+    pthread_setcancelstate(old, NULL);
     return code;
 }
 
@@ -5925,6 +6020,21 @@ static int fault_state(snib_memory *server, const struct fault *fault, const cha
     return SNIB_OK;
 }
 
+static int fault_run(snib_memory *server, const struct fault *fault, const char *argument,
+                     snib_error *err)
+{
+    int old;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+    snib__server_enter(server);
+    int code = fault->cause ? fault->cause(server, argument, err)
+                            : fault_state(server, fault, argument, err);
+    model_set_faults(server->model, server->faults);
+    snib__server_ring(server);
+    pthread_mutex_unlock(&snib__server_mutex);
+    pthread_setcancelstate(old, NULL);
+    return code;
+}
+
 int snib_memory_fault(snib_memory *server, const char *name, const char *argument, snib_error *err)
 {
     const struct fault *fault = NULL;
@@ -5936,16 +6046,10 @@ int snib_memory_fault(snib_memory *server, const char *name, const char *argumen
         return snib__server_fail(err, SNIB_EINVAL, "%s takes no argument", fault->name);
     if (!server)
         return snib__server_fail(err, SNIB_EINVAL, "server is NULL");
-    if (server->pid != getpid())
+    if (!snib__server_is_ours(server))
         return snib__server_fail(err, SNIB_EFORKED,
                                  "the memory server belongs to the parent process");
-    snib__server_enter(server);
-    int code = fault->cause ? fault->cause(server, argument, err)
-                            : fault_state(server, fault, argument, err);
-    model_set_faults(server->model, server->faults);
-    snib__server_ring(server);
-    pthread_mutex_unlock(&snib__server_mutex);
-    return code;
+    return fault_run(server, fault, argument, err);
 }
 
 /* ---- what one can see ------------------------------------------------------------------------- */
@@ -5954,6 +6058,8 @@ int snib_memory_has(snib_memory *server, const char *name)
 {
     model_key found;
     bool has = false;
+    if (!server || !name)
+        return SNIB_EINVAL;
     snib__server_enter(server);
     for (int db = 0; db < FAULT_DATABASES; db++)
         has = has || model_key_find(server->model, db, name, strlen(name), &found);
@@ -5963,6 +6069,8 @@ int snib_memory_has(snib_memory *server, const char *name)
 
 int64_t snib_memory_connections(snib_memory *server)
 {
+    if (!server)
+        return SNIB_EINVAL;
     snib__server_enter(server);
     int64_t n = (int64_t)fault_connections(server, 0, NULL);
     pthread_mutex_unlock(&snib__server_mutex);
@@ -5971,6 +6079,8 @@ int64_t snib_memory_connections(snib_memory *server)
 
 int64_t snib_memory_requests(snib_memory *server)
 {
+    if (!server)
+        return SNIB_EINVAL;
     snib__server_enter(server);
     int64_t n = (int64_t)model_requests(server->model);
     pthread_mutex_unlock(&snib__server_mutex);
