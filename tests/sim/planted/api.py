@@ -223,7 +223,7 @@ MUTANTS = [
         "an exit waits for whoever reads standard error",
         "api/debug.c",
         "if (snib__sys_poll(&error, 1, 0) == 1 && error.revents == POLLOUT)",
-        "if (true)",
+        "if (error.fd >= 0)",
         "faults/exit unread_standard_error",
     ),
     Mutant(
