@@ -3,7 +3,8 @@
 -- KEYS[1] lock      a hash with the holder's field and a TTL, like the mutex
 -- KEYS[2] queue     a list of owners, the head is next
 -- KEYS[3] places    a sorted set: owner -> when its place ends, ms since the epoch
--- KEYS[4] beats     a hash of Snib's own: client id -> when it last asked; "push" -> last push
+-- KEYS[4] beats     a hash of Snib's own: client id -> when it last asked; "push" -> last push; "polls <client id>";
+--                   "skipped <owner>" -> when a release first could not notify that waiter
 -- KEYS[5] token     the counter of the fenced lock; used if it exists
 --
 -- Redisson drops a waiter at the head whose place has ended.  A Redisson waiter adds its wait to the place of
@@ -158,8 +159,27 @@ local function tell(channel, text)
         return 0
     end
     local heard = redis.pcall('publish', channel, text)
-    refused_message = refused_message or type(heard) ~= 'number'
-    return heard
+    if type(heard) == 'number' then
+        return heard
+    end
+    refused_message = true
+    return 0
+end
+
+-- Whether a waiter that was not notified will soon ask.  One whose client has asked since it was skipped is alive, and cannot
+-- be notified for whatever reason: its subscription never comes about, or it listens on another kind of channel.  Skipped at
+-- each release, it would never have its turn.  If it died since it asked, that costs the others one first lease, after which
+-- its client has been silent for too long.  fair_acquire forgets what is said of those that have left.
+local function asks(waiter)
+    if redis.call('hexists', KEYS[4], 'polls ' .. client(waiter)) == 1 then
+        return true
+    end
+    local silent, field = silence(waiter), 'skipped ' .. waiter
+    local skipped = tonumber(redis.call('hget', KEYS[4], field) or now + 1)
+    if skipped > now and silent <= DEAD then
+        redis.pcall('hset', KEYS[4], field, now)
+    end
+    return skipped < now - silent and silent < FIRST / 2
 end
 
 -- The client that was granted the lock may be on a machine that has vanished, with a connection that is still open.
@@ -177,8 +197,8 @@ local function warn(channel, granted)
     end
 end
 
--- The lock is free: grant it to the first Snib waiter that can be notified.  A Redisson waiter is only notified
--- and takes the lock itself.  A winner of the client `mine` is returned, not notified: number, token.
+-- The lock is free: grant it to the first Snib waiter that can be notified, or will soon ask.  A Redisson waiter is only
+-- notified and takes the lock itself.  A winner of the client `mine` is returned, not notified: number, token.
 -- The message is "<number>:<token>:<first lease>:<now>".
 local function grant(channel, mine)
     local at, waiter = 0, purge()
@@ -199,20 +219,18 @@ local function grant(channel, mine)
             return
         end
         local number = string.sub(waiter, 38)
-        local heard = client(waiter) == mine and 1 or tell(channel .. ':' .. client(waiter),
+        local own = client(waiter) == mine
+        local heard = own and 0 or tell(channel .. ':' .. client(waiter),
             table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))
-        if heard == 0 then
-            heard = redis.call('hexists', KEYS[4], 'polls ' .. client(waiter))
-        end
-        if type(heard) == 'number' and heard > 0 then
+        if own or heard > 0 or asks(waiter) then
             leave(waiter)
-            if client(waiter) == mine then
+            if own then
                 return number, token
             end
             warn(channel, client(waiter))
             return
         end
-        -- Its process is not subscribed: it is dead or will ask again.  It keeps its place until then.
+        -- Its process is not subscribed: it is dead or will ask again.  It keeps its place.
         redis.call('hdel', KEYS[1], waiter)
         at = at + 1
         waiter = redis.call('lindex', KEYS[2], at)

@@ -35,16 +35,19 @@ local function take(left)
     end
 end
 
--- Clients come and go while the queue may never end: forget those that are dead and have no place.
+-- Clients and their waiters come and go while the queue may never end: forget those that are dead or have no place.
 local function forget(members)
     local placed = {}
     for _, member in ipairs(members) do
-        placed[client(member)] = true
+        placed[client(member)], placed[member] = true, true
     end
     local beats = redis.call('hgetall', KEYS[4])
     for i = 1, #beats, 2 do
         local one, beat = beats[i], tonumber(beats[i + 1])
-        if #one == 36 and not placed[one] and now - beat > DEAD then
+        local skipped = string.match(one, '^skipped (.*)')
+        if skipped and not placed[skipped] then
+            redis.call('hdel', KEYS[4], one)
+        elseif #one == 36 and not placed[one] and now - beat > DEAD then
             redis.call('hdel', KEYS[4], one, 'polls ' .. one)
         end
     end

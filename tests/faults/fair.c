@@ -179,6 +179,21 @@ static void served_under_kills(void **state)
     AWAIT(server_is_empty(&world->server), 1000);
 }
 
+/* A proxy lets no subscription come about: others that hear of each release do not pass the waiter over for ever. */
+static void never_subscribed(void **state)
+{
+    struct world *world = *state;
+    for (enum bar bar = BAR_CLOSED; bar <= BAR_SILENT; bar++) {
+        proxy_bar_messages(world->proxy, bar);
+        snib_client *clients[] = {must_open(world->server.url), must_open(world->server.url),
+                                  must_open(proxy_url(world->proxy))};
+        must_have_its_turn(clients, "fair");
+        for (int i = 0; i < 3; i++)
+            snib_client_free(clients[i]);
+        AWAIT(server_is_empty(&world->server), 1000);
+    }
+}
+
 /* ---- Waiters that stop or die ---------------------------------------------------------------- */
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
@@ -406,10 +421,15 @@ static void killed_after_the_grant(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(stopped_past_the_first_lease), TEST(message_after_the_answer),
-        TEST(stopped_for_a_moment),         TEST(killed_waiter_is_passed_over),
-        TEST(killed_after_the_grant),       TEST(pubsub_killed),
-        TEST(every_message_dropped),        TEST(messages_wake),
+        TEST(stopped_past_the_first_lease),
+        TEST(message_after_the_answer),
+        TEST(stopped_for_a_moment),
+        TEST(killed_waiter_is_passed_over),
+        TEST(killed_after_the_grant),
+        TEST(pubsub_killed),
+        TEST(every_message_dropped),
+        TEST(messages_wake),
+        TEST(never_subscribed),
         TEST(served_under_kills),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

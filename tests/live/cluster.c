@@ -302,6 +302,26 @@ static void releases_are_heard(void **state)
         }
 }
 
+/* A client whose waiter others' messages do not reach is not passed over for ever. */
+static void other_ways_have_turns(void **state)
+{
+    (void)state;
+    static const char *const ways[] = {"classic", "sharded"};
+    for (int way = 0; way < 2; way++) {
+        snib_client *clients[3];
+        char name[64];
+        fresh_at(cluster_owner(&cluster, 0), name);
+        for (int i = 0; i < 3; i++) {
+            char url[512];
+            snprintf(url, sizeof url, "%s?publish=%s", cluster.url, ways[i < 2 ? way : 1 - way]);
+            clients[i] = must_open(url);
+        }
+        must_have_its_turn(clients, name);
+        for (int i = 0; i < 3; i++)
+            snib_client_free(clients[i]);
+    }
+}
+
 /* ---- Nodes that come and go ------------------------------------------------------------------------ */
 
 static void nodes_come_and_go(void **state)
@@ -676,6 +696,7 @@ int main(void)
         cmocka_unit_test(list_goes_over_all_nodes),
         cmocka_unit_test(what_cannot_work_is_refused),
         cmocka_unit_test(releases_are_heard),
+        cmocka_unit_test(other_ways_have_turns),
         cmocka_unit_test(nodes_come_and_go),
         cmocka_unit_test(nothing_is_lost_while_slots_move),
         cmocka_unit_test(nothing_is_lost_while_slots_are_handed_on),

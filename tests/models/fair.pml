@@ -2,8 +2,9 @@
  *
  * Models        core/lua/_fair.lua (purge, grant, leave), fair_acquire.lua, fair_release.lua, core/engine/place.c:
  *               places, the beat that keeps them, the grant by a release with its short first lease, its message,
- *               which may overtake the answer to a request or be lost with the subscription; the way back of who gives
- *               up; of chan.c and waitq.c when a waiter subscribes, asks again, and leaves what it does not need any more.
+ *               which may overtake the answer to a request or be lost with the subscription; the grant without a message
+ *               to a waiter that was skipped and has asked since; the way back of who gives up; of chan.c and waitq.c when
+ *               a waiter subscribes, asks again, and leaves what it does not need any more.
  * World         one server, NC processes with one waiter each.  Troubles: a process may die in any state; the server may
  *               notice that late, or never, and then still counts it among those who hear.  A subscription may be lost,
  *               and what was on its way with it; later the process notices, and subscribes again.  A waiter may give up.
@@ -57,7 +58,8 @@
 #define DEAD 3 /* beats of silence */
 #endif
 
-mtype = { NONE, OUT, ASKING, PLACED, HELD, LEAVING, SENT, QUEUED, GRANTED, FRESH, OLD, OFF, WISHED, ON };
+mtype = { NONE, OUT, ASKING, PLACED, HELD, LEAVING, SENT, QUEUED, GRANTED, FRESH, OLD, OFF, WISHED, ON,
+          SKIPPED, ASKED };
 
 chan queue = [NC] of { byte }; /* the server's: processes, from 1 */
 byte owner, left;
@@ -65,6 +67,7 @@ byte silent[NC];          /* beats since the process last asked, at most DEAD */
 /* PLACED: it has been refused, though its first request may have been for no place.  LEAVING: it has given up while a
  * request is on its way. */
 mtype state[NC] = OUT;
+mtype passed[NC] = NONE;    /* SKIPPED, because it cannot be told of a grant; ASKED: it has asked since */
 bool dead[NC], deaf[NC];  /* deaf: its subscription is lost, and it does not know yet */
 mtype sub[NC] = OFF;      /* the subscription: WISHED until the server has it; ON: the server counts it */
 byte wants[NC];
@@ -130,8 +133,25 @@ inline purge() {
     od
 }
 
-/* The lock is free: it goes to the first waiter that hears of it.  Each is looked at once: they rotate. */
+/* With an empty queue it is forgotten who was skipped. */
+inline forget() {
+    if
+    :: empty(queue) ->
+        passed[0] = NONE;
+#if NC == 3
+        passed[2] = NONE;
+#endif
+        passed[1] = NONE
+    :: nempty(queue)
+    fi
+}
+
+/* Whether a waiter that cannot be told of a grant will ask soon: it has, since it was skipped. */
+#define ASKS(c) (passed[c] == ASKED && silent[c] < 2)
+
+/* The lock is free: it goes to the first waiter that hears of it, or will ask soon.  Each is looked at once: they rotate. */
 inline grant() {
+    forget();
     winner = 0;
     n = len(queue);
     do
@@ -143,8 +163,11 @@ inline grant() {
         :: winner == 0 -> winner = i
         :: winner != 0 -> queue!i
 #else
-        :: winner == 0 && HEARS(i - 1) -> winner = i
-        :: winner != 0 || !HEARS(i - 1) -> MUST(winner != 0 || !LIVES(i - 1)); queue!i
+        :: winner == 0 && (HEARS(i - 1) || ASKS(i - 1)) -> winner = i
+        :: winner == 0 && !HEARS(i - 1) && !ASKS(i - 1) ->
+            passed[i - 1] = (passed[i - 1] == NONE && silent[i - 1] < DEAD -> SKIPPED : passed[i - 1]);
+            MUST(!LIVES(i - 1)); queue!i
+        :: winner != 0 -> queue!i
 #endif
         fi
     :: else -> break
@@ -181,6 +204,7 @@ inline ahead() {
 
 inline ask(c) {
     silent[c] = 0;
+    passed[c] = (passed[c] == SKIPPED && owner != c + 1 && !tries[c] -> ASKED : passed[c]);
     if
     :: owner == c + 1 -> left = LEASE; request[c] = GRANTED
     :: owner != c + 1 ->
@@ -192,6 +216,7 @@ inline ask(c) {
         :: FREE && (head == 0 || head == c + 1) ->
 #endif
             ahead();
+            forget();
             owner = c + 1; left = LEASE; request[c] = GRANTED;
 #ifndef MUTANT_STAYS
             if
@@ -358,7 +383,7 @@ proctype Process(byte c) {
 #endif
     :: atomic { !dead[c] && state[c] == OUT && wants[c] < WANTS ->
         SAY("@ acquire %d\n", c)
-        wants[c]++; state[c] = ASKING; send(c); look() }
+        wants[c]++; state[c] = ASKING; passed[c] = NONE; send(c); look() }
     :: atomic { !dead[c] && state[c] != LEAVING && request[c] == GRANTED -> /* V counts from before the request: within this beat */
         SAY("@ read %d\n", c)
         request[c] = NONE; take(c, LEASE - known[c]); look() }

@@ -85,6 +85,7 @@ static void step_acquire(void)
 
 static void step_execute(void)
 {
+    server_tick(SNIB__MS); /* or it would not be told whether it asks after it was skipped */
     int script = execute(client_at(0), SNIB__COMMAND);
     if (script != SNIB__SCRIPT_FAIR_ACQUIRE)
         differ("the model asks for the lock, the core has sent script %d", script);

@@ -113,7 +113,7 @@ static void finish(struct actor *actor, struct snib__op *op)
 static bool pump(struct actor *actor)
 {
     bool busy = false;
-    for (int link = 0; link < (actor->deaf ? 1 : 2); link++) {
+    for (int link = 0; link < 2; link++) {
         int wish = snib__engine_take_wish(actor->engine, snib__engine_link(actor->engine, link));
         if (wish == SNIB__WISH_CLOSE) {
             cut(actor, link);
@@ -122,13 +122,15 @@ static bool pump(struct actor *actor)
             snib__engine_link_up(actor->engine, snib__engine_link(actor->engine, link), now);
         }
         struct snib__buf *out = snib__link_output(snib__engine_link(actor->engine, link));
-        size_t n = snib__buf_size(out);
+        bool stuck = link == SNIB__PUBSUB && actor->deaf;
+        size_t n = stuck ? 0 : snib__buf_size(out);
         if (n > 0 && actor->links[link] != 0) {
             model_input(server, actor->links[link], out->data + out->head, n);
             snib__buf_consume(out, n);
         }
         const char *bytes;
-        size_t got = actor->links[link] == 0 ? 0 : model_output(server, actor->links[link], &bytes);
+        bool closed = stuck || actor->links[link] == 0;
+        size_t got = closed ? 0 : model_output(server, actor->links[link], &bytes);
         if (got > 0) {
             snib__engine_input(actor->engine, snib__engine_link(actor->engine, link), bytes, got,
                                now);

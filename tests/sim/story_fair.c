@@ -252,6 +252,55 @@ static void stopped_queue(void)
     }
 }
 
+/* A waiter whose subscription never comes about is not passed over for ever, and finds its grant within a beat.  If it dies
+ * instead, that costs the others a first lease, and one only. */
+static void deaf_waiter(void)
+{
+    begin_world();
+    struct actor *deaf = new_actor();
+    deaf->deaf = true;
+    struct waiter *holder = wait_for(new_actor(), SNIB_FAIR, "orders");
+    struct waiter *waits = wait_for(deaf, SNIB_FAIR, "orders");
+    struct waiter *next = wait_for(new_actor(), SNIB_FAIR, "orders");
+    for (int i = 0; waits->code == SNIB_AGAIN; i++) {
+        expect(i < 100, "a waiter that hears nothing is passed over by %d others", i);
+        run_for(SECOND / 10);
+        struct actor *before = holder->actor;
+        release(holder);
+        run_for(SECOND);
+        if (waits->code == SNIB_AGAIN) {
+            holder = next;
+            expect(holder->code == SNIB_OK, "nobody has the lock");
+            next = wait_for(before, SNIB_FAIR, "orders");
+        }
+    }
+    release(waits);
+    run_for(SECOND / 10);
+    for (int i = 0; i < 3; i++) {
+        wait_for(deaf, SNIB_FAIR, "orders");
+    }
+    run_for(3 * SECOND); /* unsubscribed, they take their time */
+    waits = wait_for(holder->actor, SNIB_FAIR, "orders");
+    release(next);
+    run_for(SECOND / 10);
+    expect(waits->code == SNIB_OK, "a waiter that may be dead keeps others waiting");
+    holder = waits;
+    waits = wait_for(next->actor, SNIB_FAIR, "orders");
+    run_for(2 * SECOND);
+    kill_actor(deaf);
+    snib__time released = now;
+    release(holder);
+    run_for(10 * SECOND);
+    expect(waits->code == SNIB_OK, "behind a dead waiter the next one never came in");
+    expect(waits->ended > released + 2 * SECOND, "it was not granted to the dead one");
+    expect(waits->ended <= released + 4 * SECOND, "the next one came in after %.3f s",
+           (double)(waits->ended - released) / 1e9);
+    release(waits);
+    run_for(10 * SECOND);
+    expect_nothing_left();
+    end_world();
+}
+
 const struct story stories_fair[] = {
     {"killed waiters", killed_waiters},
     {"long wait", long_wait},
@@ -262,5 +311,6 @@ const struct story stories_fair[] = {
     {"clock set back", clock_set_back},
     {"half a queue", half_a_queue},
     {"stopped queue", stopped_queue},
+    {"deaf waiter", deaf_waiter},
     {NULL, NULL},
 };

@@ -203,6 +203,35 @@ snib_event must_end(snib_op *op, int64_t limit_ms)
     return event;
 }
 
+void must_have_its_turn(snib_client *const clients[3], const char *name)
+{
+    enum { PATIENCE = 20, LIMIT_MS = 30000, LAST = 2 };
+    snib_lock *locks[3];
+    snib_queue *queues[3];
+    snib_event event = {.size = sizeof event};
+    for (int i = 0; i < 3; i++) {
+        locks[i] = must_lock_kind(clients[i], SNIB_FAIR, name);
+        queues[i] = must_queue(clients[i]);
+    }
+    snib_hold *hold = must_acquire(locks[0], LIMIT_MS);
+    EXPECT(snib_lock_acquire_submit(locks[LAST], 0, -1, queues[LAST], LAST, NULL, err), SNIB_OK);
+    AWAIT(must_stats(clients[LAST]).rechecks > 0, LIMIT_MS);
+    for (uint64_t next = 1; event.token != LAST; next = 1 - next) {
+        if (must_stats(clients[LAST]).rechecks > PATIENCE)
+            fail_msg("a waiter has asked %d times, and is still passed over", PATIENCE);
+        EXPECT(snib_lock_acquire_submit(locks[next], 0, -1, queues[next], next, NULL, err),
+               SNIB_OK);
+        nap_us(20000); /* it subscribes */
+        must_release(hold);
+        AWAIT(snib_queue_drain(queues[next], &event, 1, NULL) == 1 ||
+                  snib_queue_drain(queues[LAST], &event, 1, NULL) == 1,
+              LIMIT_MS);
+        assert_int_equal(event.code, SNIB_OK);
+        hold = event.hold;
+    }
+    must_release(hold);
+}
+
 void expect_held_by(struct server *server, const char *name, const char *owner)
 {
     redisReply *reply = server_command(server, "HGETALL %s", name);

@@ -57,6 +57,7 @@ struct proxy {
     pthread_t thread;
     int listener, wake;
     bool stop, refuse, drop_messages, stall_messages;
+    enum bar bar;
     bool tells_time;
     long long ahead_s;
     char socket[108], url[64];
@@ -316,6 +317,11 @@ static void link_take(struct proxy *proxy, struct link *link, enum direction to,
     else if (ends)
         proxy->cut_left -= (int64_t)n, ends = false;
     link_parse(proxy, link, to, bytes, n);
+    if (link->subscriber && proxy->bar != BAR_NONE) {
+        link->doomed = proxy->bar == BAR_CLOSED;
+        link->doom = CUT_RST;
+        return;
+    }
     if (!link->whole && (to == TO_SERVER || !link->filter))
         link_append(proxy, link, to, bytes, n);
     if (ends)
@@ -603,6 +609,13 @@ void proxy_stall_messages(struct proxy *proxy, bool on)
 {
     pthread_mutex_lock(&proxy->mu);
     proxy->stall_messages = on;
+    proxy_poke(proxy);
+}
+
+void proxy_bar_messages(struct proxy *proxy, enum bar bar)
+{
+    pthread_mutex_lock(&proxy->mu);
+    proxy->bar = bar;
     proxy_poke(proxy);
 }
 

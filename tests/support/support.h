@@ -115,6 +115,8 @@ struct record { /* one command as it passed */
     char **argv;
 };
 
+enum bar { BAR_NONE, BAR_CLOSED, BAR_SILENT };
+
 struct proxy;
 struct proxy *
 proxy_start(const char *server_socket); /* TCP on a free port in front of a unix socket */
@@ -129,6 +131,8 @@ void proxy_stall(struct proxy *proxy, enum direction direction, bool on);
 void proxy_stall_link(struct proxy *proxy, int link, bool to_server, bool to_client);
 void proxy_drop_messages(struct proxy *proxy, bool on);  /* for links that are opened after this */
 void proxy_stall_messages(struct proxy *proxy, bool on); /* of links that have subscribed */
+/* No subscription comes about: who asks for one is cut off, or hears nothing more. */
+void proxy_bar_messages(struct proxy *proxy, enum bar bar);
 /* Shift the server's clock in replies to TIME, on links that are opened after the first call. */
 void proxy_set_clock(struct proxy *proxy, int64_t ahead_s);
 /* End all links, and every new one immediately; on return the old ones have ended. */
@@ -192,6 +196,10 @@ extern void (*before_silence)(
     void); /* called before must_event() fails for want of one; NULL: nothing is */
 /* The result of an operation without a queue, awaited for at most limit_ms. */
 snib_event must_end(snib_op *op, int64_t limit_ms);
+
+/* The first two clients take turns at a fair lock, and one of them always waits: the third has its turn, too, after it has
+ * asked a few times. */
+void must_have_its_turn(snib_client *const clients[3], const char *name);
 
 /* One handle of each kind, for codes that every function must return alike. */
 struct handles {

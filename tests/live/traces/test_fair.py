@@ -130,11 +130,12 @@ def test_clients_that_have_gone_are_forgotten(run: Scripts) -> None:
     gone = [f"{A[:24]}{number:012}" for number in range(100, 120)]
     for old, one in enumerate(gone):
         run.redis.hset(BEATS, mapping={one: int(now(run)) - (3000 if old else 0), f"polls {one}": 1})
+    run.redis.hset(BEATS, mapping={skipped(owner): 1 for owner in (A, C, gone[0] + ":1")})
     run.redis.hset(BEATS, C[:36], int(now(run)) - 3000)
     run.redis.hincrby(BEATS, "push", -10000)
     acquire(run, B)
     beats = run.redis.hgetall(BEATS)
-    assert set(beats) == {"push", B[:36], C[:36], gone[0], f"polls {gone[0]}"}, "C has its place"
+    assert set(beats) == {"push", B[:36], C[:36], gone[0], f"polls {gone[0]}", skipped(C)}, "C has its place"
     assert run.state()[QUEUE] == [B, C]
 
 
@@ -440,6 +441,109 @@ def test_a_grant_that_nobody_hears_of_is_not_said(run: Scripts) -> None:
     assert run.heard() == []
     assert "k" not in run.state()
     assert acquire(run, B) == "0"
+
+
+def unsubscribed(run: Scripts, *owners: str) -> None:
+    for owner in owners:
+        run.ears.unsubscribe(f"{MUTEX}:{owner[:36]}")
+        run.ears.get_message(timeout=5)
+
+
+def skipped(owner: str) -> str:
+    return f"skipped {owner}"
+
+
+def asks_later(run: Scripts, owner: str) -> None:
+    """As if a release had skipped it some milliseconds ago."""
+    run.redis.hincrby(BEATS, skipped(owner), -10)
+    acquire(run, owner)
+
+
+def test_a_waiter_that_hears_nothing_has_its_turn(run: Scripts) -> None:
+    """Its process cannot subscribe, or listens elsewhere, but asks: it is not skipped for ever."""
+    unsubscribed(run, B)
+    for owner in (A, B, C, D):
+        acquire(run, owner)
+    assert release(run, A)[0] == 1
+    granted(run, C, 0)
+    assert run.state()[QUEUE] == [B, D]
+    run.near(BEATS, 10000)
+    asks_later(run, B)
+    assert release(run, C)[0] == 1
+    assert run.heard() == []
+    assert run.state()["k"] == {B: "1"}
+    run.near("k", FIRST)
+    assert acquire(run, B) == "0", "it finds it"
+    assert release(run, B)[0] == 1
+    granted(run, D, 0)
+
+
+def test_a_waiter_that_was_skipped_may_be_dead(run: Scripts) -> None:
+    """Unless it has asked since, however often it is skipped."""
+    unsubscribed(run, B)
+    for owner in (A, B, C):
+        acquire(run, owner)
+    for holder, other in ((A, C), (C, A), (A, C)):
+        assert release(run, holder)[0] == 1
+        granted(run, other, 0)
+        acquire(run, other)
+        acquire(run, holder)
+
+
+def test_what_the_dead_cost(run: Scripts) -> None:
+    """One first lease, if a process dies after it was skipped and has asked, however many waiters it had."""
+    brother = B[:36] + ":77"
+    unsubscribed(run, B)
+    for owner in (A, B, brother, C):
+        acquire(run, owner)
+    assert release(run, A)[0] == 1
+    granted(run, C, 0)
+    for owner in (B, brother):
+        asks_later(run, owner)
+    acquire(run, D)
+    assert release(run, C)[0] == 1
+    assert run.redis.hgetall("k") == {B: "1"}
+    run.redis.delete("k")
+    run.redis.hincrby(BEATS, B[:36], -FIRST // 2)
+    run.redis.hincrby(BEATS, skipped(brother), -FIRST // 2)
+    acquire(run, C)
+    granted(run, D, 0)
+    assert run.state()[QUEUE] == [brother, C], "it may only be slow"
+
+
+def test_a_skip_that_is_still_to_come(run: Scripts) -> None:
+    """The clock was set back: the waiter has its turn soon, and not only when that time has come."""
+    unsubscribed(run, B)
+    for owner in (A, B, C, D):
+        acquire(run, owner)
+    run.redis.hset(BEATS, skipped(B), int(now(run)) + 3600000)
+    assert release(run, A)[0] == 1
+    granted(run, C, 0)
+    assert int(run.redis.hget(BEATS, skipped(B))) <= now(run)
+    asks_later(run, B)
+    assert release(run, C)[0] == 1
+    assert run.redis.hgetall("k") == {B: "1"}
+
+
+def test_a_release_that_may_not_publish(run: Scripts) -> None:
+    """Who releases has not the right to tell anybody: those that ask have their turns, in order."""
+    run.redis.acl_setuser(
+        "mute", enabled=True, reset=True, nopass=True, keys=["*"], channels=["*"], commands=["+@all", "-publish"]
+    )
+    mute = run.connect(username="mute", password="-")
+    for owner in (A, B, C):
+        acquire(run, owner)
+    assert run("fair_release", KEYS, A, MUTEX, by=mute)[:2] == [-1, 0]
+    assert "k" not in run.state(), "they may be dead"
+    acquire(run, D)
+    granted(run, B, 0)
+    acquire(run, B)
+    asks_later(run, C)
+    assert run("fair_release", KEYS, B, MUTEX, by=mute)[:2] == [-1, 0]
+    assert run.redis.hgetall("k") == {C: "1"}
+    assert run.heard() == []
+    mute.close()
+    run.redis.acl_deluser("mute")
 
 
 def test_a_stranger_behind_the_granted_is_told(run: Scripts) -> None:
