@@ -195,7 +195,7 @@ int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, sn
         code = run_hand_off(run, op, err);
     }
     if (run->slice == 0 && run->queue && run->queue->corked)
-        snib__driver_leave_collecting(driver);
+        snib__driver_leave_corked(driver);
     else
         snib__driver_leave(driver);
     return done ? run_answer(out_event, err) : code;

@@ -11,6 +11,8 @@
 #define DRIVER_LINK_BUSY 2
 #define DRIVER_COLLECT_MAX 16
 #define DRIVER_READ_BYTES 16384
+#define DRIVER_CORKED_MAX                                                                          \
+    (20 * SNIB__MS) /* for which the requests of a corked queue may wait for its consumer */
 #define DRIVER_BLIND (10 * SNIB__MS) /* between two looks at what cannot be polled */
 /* A caller that sleeps in recv() comes back from a dead socket at once; later than this it must have
  * been stopped. */
@@ -254,6 +256,12 @@ void snib__driver_leave_collecting(struct snib__driver *d)
     snib__wakes_begin(&wakes);
     snib__driver_settle(d, &wakes);
     driver_unlock(d, &wakes);
+}
+
+void snib__driver_leave_corked(struct snib__driver *d)
+{
+    snib__thread_passes_in(d, DRIVER_CORKED_MAX);
+    snib__driver_leave_collecting(d);
 }
 
 void snib__driver_deliver(struct snib__driver *d)

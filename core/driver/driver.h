@@ -145,6 +145,9 @@ void snib__driver_leave(struct snib__driver *driver);
 void snib__driver_deliver(struct snib__driver *driver);
 /* leave() without sending: nothing was begun that needs it, or the caller will enter and leave() again soon. */
 void snib__driver_leave_collecting(struct snib__driver *driver);
+/* The same after a request of a corked queue: its consumer will send it, or soon the thread, if the consumer is kept busy
+ * with something else. */
+void snib__driver_leave_corked(struct snib__driver *driver);
 
 /* Start the thread if it is not running; 0 or errno.  Inside. */
 int snib__driver_start(struct snib__driver *driver);
@@ -177,6 +180,8 @@ void snib__driver_rouse(struct snib__driver *driver);
 
 /* between driver.c and thread.c */
 void *snib__thread_main(void *driver);
+/* Inside: before the span has passed, the thread begins another pass, in which it sends what nobody else has sent. */
+void snib__thread_passes_in(struct snib__driver *driver, snib__time span);
 void snib__driver_settle(struct snib__driver *driver, struct snib__wakes *wakes);
 /* reading: the socket that the calling thread reads, and so writes before it sleeps; NULL: none */
 void snib__driver_flush(struct snib__driver *driver, const struct snib__sock *reading);

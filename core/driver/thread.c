@@ -349,6 +349,21 @@ static snib__time thread_set_alarm(struct snib__driver *d, snib__time *until)
     return SNIB__NEVER;
 }
 
+/* While it is awake, it may have sent for all links of this pass, and does not know how long it may sleep: so the alarm
+ * is set then, too.  One that has rung already begins a pass which is still to come. */
+void snib__thread_passes_in(struct snib__driver *d, snib__time span)
+{
+    snib__time then = snib__now() + span;
+    if (!d->thread_started || (d->sleep_until > 0 && d->sleep_until <= then))
+        return;
+    if (d->sleep_until > 0)
+        d->sleep_until = then;
+    if (then >= d->alarm_at)
+        return;
+    d->alarm_at = then;
+    snib__sys_alarm_set(d->alarm_fd, span);
+}
+
 /* Outside the mutex, so that callers can keep submitting. */
 static void thread_sleep(struct thread_watch *watch, snib__time left)
 {

@@ -1060,7 +1060,8 @@ SNIB_API int snib_queue_wake(snib_queue *queue);
  *
  * While a queue is corked, submitted operations may be collected; uncork sends them.  For a loop that
  * submits many operations per iteration: cork after the drain, uncork at the end.  Never leave a queue
- * corked while the loop sleeps.  Corking is only a hint: nothing else waits for the collected operations.
+ * corked while the loop sleeps.  Corking is only a hint: if the uncork does not come in 20 ms, because the
+ * iteration takes long or waits for something, the client's thread sends what was collected.
  * Returns  SNIB_OK, SNIB_EHANDLE or SNIB_EFORKED. */
 SNIB_API int snib_queue_cork(snib_queue *queue);
 SNIB_API int snib_queue_uncork(snib_queue *queue);

@@ -164,3 +164,39 @@ void collected_alone(void *argument)
     world.silent = false;
     end(queue, 2 * BUSY + 2);
 }
+
+/* Without the descriptor: so the thread reads. */
+static void granted_in_time(snib_queue *queue)
+{
+    snib_event event;
+    if (snib_queue_drain(queue, &event, 1, NULL) != 1 || event.code != SNIB_OK)
+        world_fail("a corked acquire of a free lock is not granted in time");
+    MUST(snib_hold_release(event.hold, err), SNIB_OK);
+    snib_hold_free(event.hold);
+}
+
+/* A corked request is submitted while the thread sends what another node is to get, whose answer takes
+ * long, and has already seen to this one: it makes another pass for it. */
+void corked_while_awake(void *argument)
+{
+    snib_queue *queue;
+    (void)argument;
+    warm_up();
+    MUST(snib_queue_new(clients[0], &queue, err), SNIB_OK);
+    for (int turn = 0; turn < 2 * BUSY; turn++) {
+        int slow = (int)world_draw(NODES);
+        MUST(snib_queue_cork(queue), SNIB_OK);
+        world.held_back = 1u << (slow + 1);
+        MUST(snib_lock_acquire_submit(locks[slow][0], 0, -1, queue, 1, NULL, err), SNIB_OK);
+        world_sleep(CORKED_MAX + world_draw(SNIB__MS / 10));
+        MUST(snib_lock_acquire_submit(locks[(slow + 1) % NODES][0], 0, 0, queue, 1, NULL, err),
+             SNIB_OK);
+        world_sleep(2 * CORKED_MAX);
+        granted_in_time(queue);
+        world.held_back = 0;
+        world_sleep(2 * CORKED_MAX);
+        granted_in_time(queue);
+        MUST(snib_queue_uncork(queue), SNIB_OK);
+    }
+    end(queue, 0);
+}

@@ -247,6 +247,7 @@ static const struct story {
     {"collected", collected, 100},
     {"collected_by_all", collected_by_all, 50},
     {"collected_alone", collected_alone, 50},
+    {"corked_while_awake", corked_while_awake, 20},
     {"owners", owners, 5},
     {"lost_votes", lost_votes, 50},
     {"late_votes", late_votes, 20},

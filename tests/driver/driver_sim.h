@@ -9,6 +9,8 @@
 #include "engine/internal.h"
 #include "engine/route.h"
 
+#define CORKED_MAX                                                                                 \
+    (20 * SNIB__MS) /* for which the consumer of a corked queue may keep requests back */
 enum { LEASE_MS = 3000, CLIENTS_MAX = 12 };
 extern snib_client *clients[CLIENTS_MAX];
 extern struct snib__driver *drivers[CLIENTS_MAX];
@@ -72,6 +74,7 @@ void answers_together(void *argument);
 void open_cluster(int64_t lease_ms);
 void collected_by_all(void *argument);
 void collected_alone(void *argument);
+void corked_while_awake(void *argument);
 
 /* group_stories.c */
 void lost_votes(void *argument);

@@ -412,13 +412,38 @@ static void corks(snib_queue *queue)
     world_sleep(100 * SNIB__MS);
     MUST(snib_lock_acquire_submit(locks[2], 0, -1, queue, 1, NULL, err), SNIB_OK);
     snib_event event;
-    /* The consumer sleeps: a drain would send what is collected. */
-    if (!world_readable(fd, 50 * SNIB__MS) || !event_within(queue, &event, 50 * SNIB__MS))
+    /* The consumer sleeps: a drain would send what is collected, and so would the thread, later. */
+    if (!world_readable(fd, CORKED_MAX / 2) || !event_within(queue, &event, CORKED_MAX))
         world_fail("an uncorked command is not sent");
     MUST(snib_hold_release(event.hold, err), SNIB_OK);
     snib_hold_free(event.hold);
     for (int i = 0; i < 3; i++)
         snib_lock_free(locks[i]);
+}
+
+/* A consumer that corks its queue, and then is busy with something else for longer than any request takes: the thread
+ * sends what is collected. */
+static void corked_for_long(snib_queue *queue)
+{
+    snib_lock *lock = lock_of(0, "corked long", 0, 0);
+    snib_event event;
+    snib_hold *hold;
+    world_sleep(100 * SNIB__MS); /* the thread sleeps without end */
+    MUST(snib_queue_cork(queue), SNIB_OK);
+    MUST(snib_lock_acquire_submit(lock, 0, 0, queue, 1, NULL, err), SNIB_OK);
+    world_sleep(10000 * SNIB__MS);
+    MUST(snib_queue_drain(queue, &event, 1, err), 1);
+    if (event.code != SNIB_OK)
+        world_fail("a corked acquire of a free lock gave %s", snib_code_name(event.code));
+    MUST(snib_hold_release_submit(event.hold, queue, 2, NULL, err), SNIB_OK);
+    world_sleep(10000 * SNIB__MS);
+    MUST(snib_lock_acquire(lock, 0, 0, &hold, err), SNIB_OK);
+    MUST(snib_hold_release(hold, err), SNIB_OK);
+    snib_hold_free(hold);
+    snib_hold_free(event.hold);
+    MUST(snib_queue_uncork(queue), SNIB_OK);
+    corked_events(queue, 1);
+    snib_lock_free(lock);
 }
 
 /* If there are more events than one call returns, each is reported once. */
@@ -674,6 +699,7 @@ void queue_rules(void *argument)
     late_witness(queue, other);
     reasons();
     corks(queue);
+    corked_for_long(queue);
     many_events(queue);
     one_consumer(queue);
     freed_queue();

@@ -632,6 +632,41 @@ def test_a_hold_keeps_no_wait_of_a_closed_loop(server: Server) -> None:
     asyncio.run(main())
 
 
+def test_a_task_that_blocks_the_loop_holds_no_request_back(server: Server, run) -> None:
+    """Two tasks are woken together; one asks for a free lock, and the other one blocks until the server has granted it."""
+
+    async def attempt(client: aio.Client) -> bool:
+        hold = await client.lock("lost").hold()
+
+        async def ask() -> bool:
+            await hold.lost.wait()
+            try:
+                async with client.lock("free").hold(timeout=0):
+                    return True
+            except snib.Unreachable:
+                return False
+
+        async def block() -> None:
+            await hold.lost.wait()
+            with contextlib.suppress(AssertionError):
+                eventually(lambda: server.admin.exists("free"), 2)
+
+        tasks = asyncio.gather(ask(), block(), hold.extend(), return_exceptions=True)
+        server.admin.delete("lost")
+        await asyncio.sleep(0)  # two of them wait, and the third one's request is sent
+        eventually(lambda: client.stats().held == 0)  # the core's thread has read the reply, and now sleeps for long
+        granted, _, ended = await tasks
+        assert isinstance(ended, snib.Lost)
+        return granted is True
+
+    async def main() -> None:
+        # A single try takes less time than the core's thread sleeps.  The server may be as slow once or twice.
+        async with aio.connect(server.url, try_timeout=0.3) as client:
+            assert await attempt(client) or await attempt(client) or await attempt(client)
+
+    run(main())
+
+
 def test_closed_loops_leave_no_descriptor(server: Server, run) -> None:
     client = aio.connect(server.url)
 

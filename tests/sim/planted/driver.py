@@ -437,6 +437,20 @@ MUTANTS = [
         "sim/driver",
     ),
     Mutant(
+        "requests of a corked queue wait for its consumer, however long that takes",
+        "driver/driver.c",
+        "    snib__thread_passes_in(d, DRIVER_CORKED_MAX);",
+        "",
+        "sim/driver",
+    ),
+    Mutant(
+        "a thread that is awake is believed to send what is collected",
+        "driver/thread.c",
+        "(d->sleep_until > 0 && d->sleep_until <= then)",
+        "d->sleep_until <= then",
+        "sim/driver",
+    ),
+    Mutant(
         "requests are not collected",
         "driver/driver.c",
         "    sock->taken += driver_collected(link, sock);",
