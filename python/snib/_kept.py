@@ -174,11 +174,14 @@ class Kept(Generic[H]):
         return sum(permits for _, _, permits, _ in self._holds.copy().values())
 
     def _order(self, caller: int, others: bool) -> Iterator[int]:
+        """What this process cannot release, because its parent acquired it before the fork, comes last."""
         holds = self._holds.copy()
-        own = [number for number in reversed(holds) if holds[number][0] == caller]
-        yield from sorted(own, key=lambda number: holds[number][3] is not None)
-        if others:
-            yield from (number for number in holds if holds[number][0] != caller)
+        for inherited in (False, True):
+            some = [number for number in holds if (number < _inherited) is inherited]
+            own = [number for number in reversed(some) if holds[number][0] == caller]
+            yield from sorted(own, key=lambda number: holds[number][3] is not None)
+            if others:
+                yield from (number for number in some if holds[number][0] != caller)
 
     def _pop(self, number: int) -> tuple[int, H, int, Block | None] | None:
         found = self._holds.get(number)
@@ -229,6 +232,15 @@ def _any_that_fit(order: _Order, wanted: int) -> list[int]:
 
 
 _new_number = itertools.count().__next__
+_inherited = 0  # the first number of this process, if it was forked
+
+
+def _begin_child() -> None:
+    global _inherited
+    _inherited = _new_number()
+
+
+os.register_at_fork(after_in_child=_begin_child)
 
 # Keeps every Kept with holds alive, and with it the holds and their client.
 _strong: dict[int, Kept[Any]] = {}

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support import PATIENCE, Server, eventually
+from support import PATIENCE, Program, Server, eventually
 
 GUNICORN = """
 import os, snib
@@ -71,6 +71,42 @@ def test_gunicorn_preload(server: Server, tmp_path: Path) -> None:
     finally:
         gunicorn.terminate()
         assert gunicorn.wait(PATIENCE) == 0
+
+
+QUIET = "import asyncio, threading, warnings; warnings.simplefilter('ignore')\n"  # 3.12 warns of the fork itself
+
+
+def test_a_child_releases_its_own(server: Server) -> None:
+    """What the parent had acquired before it forked is in the way of no release in its child."""
+    source = """
+client = snib.connect(URL)
+lock, permits = client.lock("lock"), client.permits("permits")
+permits.init(5)
+lock.acquire()
+permits.acquire(n=2)
+given_back, gave_back = os.pipe()
+pid = os.fork()
+if pid:
+    lock.release()
+    permits.release(2)
+    os.write(gave_back, b".")
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+os.read(given_back, 1)
+for acquire in lock.acquire, lambda: permits.acquire(n=2):  # in another thread: the releases are of any
+    thread = threading.Thread(target=acquire)
+    thread.start()
+    thread.join()
+lock.release()
+permits.release(2)
+say(lock.locked(), permits.available())
+for release in lock.release, lambda: permits.release(2):
+    try: release()
+    except snib.Forked as error: say("forked", error.name)
+os._exit(0)
+"""
+    said = Program(QUIET + source, server.url).end()
+    assert said.splitlines() == ["False 5", "forked lock", "forked permits"]
+    server.admin.delete("permits")
 
 
 CELERY = """
