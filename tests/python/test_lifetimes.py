@@ -131,7 +131,7 @@ def test_loops_that_are_closed(server: Server) -> None:
     asyncio.run(client.close())
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("kind", ["lock", "rlock"])
 @pytest.mark.parametrize("form", ["a lock", "hold()"])
 def test_a_block_that_goes_with_its_loop(server: Server, kind: str, form: str) -> None:

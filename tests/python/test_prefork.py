@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from support import PATIENCE, Program, Server, eventually
 
 GUNICORN = """
@@ -107,6 +109,38 @@ os._exit(0)
     said = Program(QUIET + source, server.url).end()
     assert said.splitlines() == ["False 5", "forked lock", "forked permits"]
     server.admin.delete("permits")
+
+
+@pytest.mark.parametrize("form", ["lock", "rlock", "lock hold()"])
+def test_a_child_leaves_a_block_of_asyncio(server: Server, form: str) -> None:
+    """Its parent's loop does not run in it: it raises what the program raises, or else Forked."""
+    source = """
+import snib.aio
+
+async def leave(lock, end):
+    try:
+        async with lock.hold() if "hold" in FORM else lock:
+            pid = os.fork()
+            if pid:
+                say(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+            else:
+                end()
+    except snib.Forked as error:
+        say("forked", error.name)
+        os._exit(8)
+    except BaseException as error:
+        say(repr(error))
+        os._exit(7)
+
+async def main():
+    async with snib.aio.connect(URL) as client:
+        for end in lambda: sys.exit(5), lambda: None:
+            await leave(getattr(client, FORM.split()[0])("block"), end)
+
+asyncio.run(main())
+"""
+    said = Program(QUIET + f"FORM = {form!r}\n" + source, server.url).end()
+    assert said.splitlines() == ["SystemExit(5)", "7", "forked block", "8"]
 
 
 CELERY = """

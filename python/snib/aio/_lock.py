@@ -166,9 +166,12 @@ class Hold(BaseHold):
             self._stage = LEAVING  # until the release has begun: if it cannot, it may be tried again
             try:
                 loop = self._lock._client._loop()
-            except RuntimeError:  # none runs: the block of a task that is dropped with its loop
+            except RuntimeError:  # none runs: the block of a task that is dropped with its loop, or in the child of a fork
                 self._stage = GIVEN_BACK
                 _core.hold_drop(self._handle)
+                if error is not None:
+                    return
+                _core.hold_remaining_ms(self._handle)  # in that child it raises Forked
                 raise
             token = loop.new_token()
             operation = _hold_release_submit(self._handle, loop.queue, token)
@@ -486,7 +489,7 @@ class Holdable(Named, BaseHoldable[Hold]):
         try:
             if not self._kept().take_this(hold):  # the body released it, and perhaps acquired again
                 hold = self._take(caller)
-            await hold._end(None)
+            await hold._end(lost or error)
         except Error:
             if error is None and lost is None:
                 raise
