@@ -206,6 +206,11 @@ def _of(connection: Any) -> tuple[str, Execute]:
     if library == "sqlalchemy":
         from sqlalchemy import text  # type: ignore[import-not-found, unused-ignore]
 
+        if not hasattr(connection, "begin_nested"):
+            raise TypeError(
+                "connection must be a Connection or a Session of SQLAlchemy, which has the transaction, "
+                f"not a {type(connection).__module__}.{type(connection).__name__}"
+            )
         bind = connection.get_bind() if hasattr(connection, "get_bind") else connection
         return bind.dialect.name, lambda statement, values: connection.execute(text(statement), values)
     if library == "sqlite3":

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy
+import sqlalchemy.orm
 
 import snib
 from snib import fencing
@@ -243,6 +245,27 @@ def test_sql_wants_a_connection_that_it_knows() -> None:
     for other in [None, object(), "sqlite3", sqlite3.connect]:
         with pytest.raises(TypeError, match="is not a connection of sqlite3"):
             fencing.sql_check(other, "stock", 1, "a")
+
+
+def test_sql_wants_the_transaction_of_sqlalchemy() -> None:
+    engine = sqlalchemy.create_engine("sqlite://")
+    sessions = sqlalchemy.orm.sessionmaker(engine)
+    raw = engine.raw_connection()
+    for other in engine, raw, sessions:
+        with pytest.raises(TypeError, match=f"must be a Connection or a Session of .*, not a .*{type(other).__name__}$"):
+            fencing.sql_create(other)
+        with pytest.raises(TypeError, match="must be a Connection or a Session of SQLAlchemy"):
+            fencing.sql_check(other, "stock", 1, "a")
+    raw.close()
+    with engine.begin() as connection:
+        fencing.sql_create(connection)
+    for token, right in enumerate((engine.connect(), sessions(), sqlalchemy.orm.scoped_session(sessions)), 1):
+        fencing.sql_check(right, "stock", token, "a")
+        right.commit()
+        with pytest.raises(fencing.StaleToken):
+            fencing.sql_check(right, "stock", token, "b")
+        right.close()
+    engine.dispose()
 
 
 def test_sql_wants_a_driver_that_says_what_was_changed() -> None:
