@@ -352,8 +352,8 @@ static int held_begin(snib_hold *handle, int64_t lease_ms, struct snib__run *run
     struct snib__hold *hold = snib__hold_enter(handle, &run->client, err, &code);
     struct snib__told told;
     if (hold && queue && queue->client != run->client) {
+        code = snib__fail_lock(err, hold->gate, snib__fail_queue(err));
         held_leave(run->client, handle);
-        code = snib__fail_queue(err);
     } else if (hold && lease_ms != HELD_RELEASE && !held_may_have(hold, lease_ms, &told)) {
         int state = snib__hold_state(run->client->driver.engine, hold, snib__now());
         code = held_told(run->client, hold, state, err);

@@ -252,6 +252,18 @@ static struct snib__op *lock_start(struct snib__lock *lock, const struct lock_ca
     return op;
 }
 
+/* The queue's events are guarded by its client's mutex, so it cannot be that of just any member. */
+static int lock_fail_queue(const struct snib__lock *lock, snib_error *err)
+{
+    if (!lock->parts)
+        return snib__fail_lock(err, lock->gate, snib__fail_queue(err));
+    return snib__fail_lock(
+        err, lock->gate,
+        snib__fail(err, SNIB_EINVAL, 0,
+                   "the queue belongs to another client than the first member that "
+                   "the lock was made of"));
+}
+
 static int lock_run(struct snib__lock *lock, const struct lock_call *call,
                     struct snib__queue *queue, snib_error *err)
 {
@@ -261,7 +273,7 @@ static int lock_run(struct snib__lock *lock, const struct lock_call *call,
     if (!snib__wait_ns(call->wait_ms, &wait))
         return snib__fail_lock(err, lock->gate, snib__fail_wait(err, "wait_ms"));
     if (queue && queue->client != client)
-        return snib__fail_queue(err);
+        return lock_fail_queue(lock, err);
     snib__driver_enter(&client->driver);
     int error = client->stopped ? 0 : snib__driver_start(&client->driver);
     if (error) {

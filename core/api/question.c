@@ -41,7 +41,7 @@ static int question_run(const struct snib__lock *lock, struct snib__queue *queue
     struct snib__client *client = lock->client;
     int32_t code = SNIB_OK;
     if (queue && queue->client != client)
-        return snib__fail_queue(err);
+        return snib__fail_lock(err, lock->gate, snib__fail_queue(err));
     if (q->slice == 0 && !queue && !q->out_op)
         return snib__fail_silent(err);
     snib__driver_enter(&client->driver);

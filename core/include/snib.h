@@ -549,8 +549,8 @@ SNIB_API int snib_lock_acquire(snib_lock *lock, uint64_t owner, int64_t wait_ms,
 
 /* snib_lock_acquire_submit - start acquiring; the result arrives as an event.
  *
- * queue    receives SNIB_EVENT_DONE, and later SNIB_EVENT_LOST if the hold is lost.  NULL: no events;
- *          use snib_op_wait() on *out_op.
+ * queue    of the lock's client: receives SNIB_EVENT_DONE, and later SNIB_EVENT_LOST if the hold is lost.  NULL: no
+ *          events; use snib_op_wait() on *out_op.
  * token    returned in the events; must not be a pointer into a garbage-collected heap.
  * out_op   for snib_op_cancel() and snib_op_wait(); may be NULL if there is a queue.  The handle is freed
  *          automatically when its event has been drained or waited for.

@@ -76,7 +76,7 @@ class Queue:
         """Start to acquire; exactly one event will arrive.
 
         The owner of a re-entrant lock is the thread that calls this.  n is for a Semaphore or
-        Permits: how many to take.
+        Permits: how many to take.  A lock over several goes to the queue of its first member's client.
         """
         _must_be(Holdable, lock, "lock must be a snib lock, semaphore or permits, or one side of an RWLock")
         if n != 1 and isinstance(lock, AnyLock):

@@ -659,15 +659,25 @@ static void members(void **state)
 static void queues(void **state)
 {
     (void)state;
-    REFUSED(SNIB_EINVAL, "another client",
+    REFUSED(SNIB_EINVAL, "mutex \"m\": the queue belongs to another client",
             snib_lock_acquire_submit(w.mutex, 0, 0, w.theirs, 0, OUT, ERR));
-    REFUSED(SNIB_EINVAL, "another client", snib_lock_info_submit(w.mutex, w.theirs, 0, OUT, ERR));
+    REFUSED(SNIB_EINVAL, "mutex \"m\": the queue belongs to another client",
+            snib_lock_info_submit(w.mutex, w.theirs, 0, OUT, ERR));
     REFUSED(SNIB_EINVAL, "another client",
             snib_client_ping_submit(w.client, 0, w.theirs, 0, OUT, ERR));
     REFUSED(SNIB_EINVAL, "another client",
             snib_client_list_submit(w.client, "", 0, 0, w.theirs, 0, OUT, ERR));
     REFUSED(SNIB_EINVAL, "another client", snib_client_log(w.client, w.theirs, SNIB_LOG_INFO, ERR));
     REFUSED(SNIB_EINVAL, "another client", snib_client_credentials(w.client, w.theirs, ERR));
+    snib_lock *of_two, *members[2] = {w.mutexes[1], w.mutexes[0]};
+    snib_queue *queue;
+    assert_int_equal(snib_multi_new(members, 2, NULL, &of_two, NULL), SNIB_OK);
+    assert_int_equal(snib_queue_new(w.clients[0], &queue, NULL), SNIB_OK);
+    REFUSED(SNIB_EINVAL,
+            "\"m\" and others: the queue belongs to another client than the first member",
+            snib_lock_acquire_submit(of_two, 0, 0, queue, 0, OUT, ERR));
+    snib_queue_free(queue);
+    snib_lock_free(of_two);
     REFUSED(SNIB_EINVAL, "queue must", snib_client_credentials(w.client, NULL, ERR));
     REFUSED(SNIB_EINVAL, "ask_credentials", snib_client_credentials(w.client, w.queue, ERR));
     REFUSED(SNIB_EINVAL, "ask_credentials", snib_client_login(w.client, 1, NULL, ERR));
