@@ -191,7 +191,8 @@ type Info struct {
 	Identity  *Identity     // the process behind the owner; nil if it is not known
 }
 
-// Info asks the server who holds the lock, and which process that is.
+// Info asks the server who holds the lock, and which process that is.  It fails with ErrWrongType if the name is used
+// for another kind, as far as the server's data show it.
 func (l *lock) Info(ctx context.Context) (Info, error) {
 	e, err := l.ask(ctx, askInfo)
 	if err != nil {

@@ -674,7 +674,8 @@ typedef struct snib_lock_info_data {
 
 /* snib_lock_info - ask the server for the lock's state and owner.
  * Blocks   for at most the client's patience.
- * Returns  SNIB_OK; SNIB_ENOTSUP for a multi or quorum lock; or an error. */
+ * Returns  SNIB_OK; SNIB_EWRONGTYPE: data of another kind, as far as they can be told apart; SNIB_ENOTSUP for a multi
+ *          or quorum lock; or an error. */
 SNIB_API int snib_lock_info(snib_lock *lock, snib_lock_info_data *out, snib_error *err);
 SNIB_API int snib_lock_info_submit(snib_lock *lock, snib_queue *queue, uint64_t token,
                                    snib_op **out_op, snib_error *err);

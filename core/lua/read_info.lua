@@ -4,6 +4,9 @@
 -- processes (-1 unknown), no token.
 local readers, one = 0, ''
 local mode = redis.call('hget', KEYS[1], 'mode')
+if mode ~= 'read' and mode ~= 'write' and redis.call('exists', KEYS[1]) == 1 then
+    return redis.error_reply('WRONGTYPE the hash is not a read/write lock')
+end
 local fields = mode and redis.call('hkeys', KEYS[1]) or {}
 for i = 1, #fields do
     if fields[i] ~= 'mode' and not string.find(fields[i], ':write', 1, true) then

@@ -3,7 +3,10 @@
 -- Reply: remaining ms (-2 no writer, -1 no TTL), owner, count, subscribed processes (-1 unknown),
 -- last token.
 local left, owner, count = -2, '', 0
-if redis.call('hget', KEYS[1], 'mode') == 'write' then
+local mode = redis.call('hget', KEYS[1], 'mode')
+if mode ~= 'read' and mode ~= 'write' and redis.call('exists', KEYS[1]) == 1 then
+    return redis.error_reply('WRONGTYPE the hash is not a read/write lock')
+elseif mode == 'write' then
     local fields = redis.call('hgetall', KEYS[1])
     for i = 1, #fields, 2 do
         if string.find(fields[i], ':write', 1, true) then

@@ -194,6 +194,30 @@ def test_a_key_of_another_type(server: Server, client: snib.Client, make: Make) 
     server.admin.delete("list")
 
 
+SAME = {"mutex": "mutex", "fair": "mutex", "fenced": "mutex", "spin": "mutex", "plain": "plain"}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "multi"])
+def test_a_name_that_another_kind_has(client: snib.Client, kind: str, make: Make) -> None:
+    """info() tells of the same thing on the server, and of no other."""
+    lock = make(client, "mixed")
+    family = SAME.get(lock.kind, "rw")
+    for other in ("lock", "fair", "spin", "read", "write", "plain"):
+        with KINDS[other](client, "mixed") as hold:
+            if family == SAME.get(hold._lock.kind, "rw"):
+                assert lock.info().owner in (hold.owner, "")
+                assert lock.locked() is (family != "rw" or kind.startswith(other))
+            else:
+                for ask in lock.info, lock.locked:
+                    with pytest.raises(snib.WrongType):
+                        ask()
+    client.latch("mixed").init(2)
+    with pytest.raises(snib.WrongType):
+        lock.info()
+    client.latch("mixed").force_release()
+    assert not lock.locked()
+
+
 def test_close_releases(server: Server, make: Make) -> None:
     client = snib.connect(server.url)
     lock = make(client, "closed")

@@ -380,7 +380,8 @@ class Named(BaseNamed):
     async def info(self) -> LockInfo:
         """Ask the server who holds the lock, and which process that is.
 
-        Raises NotSupported for a lock over several: ask its members.
+        Raises WrongType if the name is used for another kind, as far as the server's data show it, and
+        NotSupported for a lock over several: ask its members.
         """
         info = await self._ask()
         if not info.owner:

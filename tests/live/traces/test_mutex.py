@@ -61,6 +61,9 @@ def test_fenced(run: Scripts) -> None:
     run.redis.set(TOKEN, 2)
     run.near("k", 20000)
     assert run("mutex_info", keys, MUTEX)[1:] == [B, 1, 0, "2"]
+    run.redis.hset("k", "mode", "other")
+    assert run("mutex_info", keys, MUTEX)[1] == B, "a hash is a lock, whatever else is in it"
+    run.redis.hdel("k", "mode")
     assert run("mutex_release", "k", B, MUTEX) == TOLD
     assert run.state() == {TOKEN: "2"}
     assert run.redis.pttl(TOKEN) == -1
@@ -136,6 +139,13 @@ def test_plain_of_others(run: Scripts) -> None:
     assert run("plain_force", "k", PLAIN) == 0
     run.redis.set("k", "data")
     assert run("plain_acquire", "k", A, 30000) == [-1, 1]
+    assert run("plain_info", "k", PLAIN) == [-1, "data", 1, 0, ""], "of redis-py, without a timeout"
+    for number in ("2", "-1"):
+        run.redis.set("k", number)
+        refused(run("plain_info", "k", PLAIN), "WRONGTYPE")
+        run.redis.pexpire("k", 30000)
+        assert run("plain_info", "k", PLAIN)[1] == number
+    run.redis.set("k", "data")
     refused(run("plain_force", "k", PLAIN), "WRONGTYPE")
     run.redis.delete("k")
     run("mutex_acquire", "k", A, 30000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from scripts import (
     JAVA,
     MARK,
+    MUTEX,
     RW,
     TOKEN,
     TOLD,
@@ -297,6 +298,8 @@ def test_read_write_info_and_force(run: Scripts) -> None:
     assert (owner, count) == (A, 1)
     read(run, A)
     assert run("read_info", "k", RW)[1:3] == [A, 1]
+    refused(run("mutex_info", "k", MUTEX), "WRONGTYPE")
+    refused(run("fair_info", ["k", "queue", TOKEN]), "WRONGTYPE")
     assert run("read_force", "k", RW) == 0
     assert run("write_force", "k", RW) == 1
     assert run.heard() == TOLD_TWICE
@@ -304,10 +307,13 @@ def test_read_write_info_and_force(run: Scripts) -> None:
     read(run, B)
     assert run("read_info", "k", RW)[2] == 2
     assert run("write_info", ["k", TOKEN], RW)[0] == -2
+    refused(run("mutex_info", "k", MUTEX), "WRONGTYPE")
     assert run("write_force", "k", RW) == 0
     assert run("read_force", "k", RW) == 1
     assert run.heard() == TOLD_TWICE
     run("mutex_acquire", "k", A, 30000)
+    refused(run("read_info", "k", RW), "WRONGTYPE")
+    refused(run("write_info", ["k", TOKEN], RW), "WRONGTYPE")
     refused(run("read_force", "k", RW), "WRONGTYPE")
     refused(run("write_force", "k", RW), "WRONGTYPE")
     near(read(run, B), 30000)
