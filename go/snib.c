@@ -6,7 +6,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "51c2eb2fe1a72986"
+#define SNIB_BUILD_ID "a74ce5d28065c61b"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -702,8 +702,8 @@ SNIB_API int snib_lock_acquire(snib_lock *lock, uint64_t owner, int64_t wait_ms,
 
 /* snib_lock_acquire_submit - start acquiring; the result arrives as an event.
  *
- * queue    receives SNIB_EVENT_DONE, and later SNIB_EVENT_LOST if the hold is lost.  NULL: no events;
- *          use snib_op_wait() on *out_op.
+ * queue    of the lock's client: receives SNIB_EVENT_DONE, and later SNIB_EVENT_LOST if the hold is lost.  NULL: no
+ *          events; use snib_op_wait() on *out_op.
  * token    returned in the events; must not be a pointer into a garbage-collected heap.
  * out_op   for snib_op_cancel() and snib_op_wait(); may be NULL if there is a queue.  The handle is freed
  *          automatically when its event has been drained or waited for.
@@ -827,7 +827,8 @@ typedef struct snib_lock_info_data {
 
 /* snib_lock_info - ask the server for the lock's state and owner.
  * Blocks   for at most the client's patience.
- * Returns  SNIB_OK; SNIB_ENOTSUP for a multi or quorum lock; or an error. */
+ * Returns  SNIB_OK; SNIB_EWRONGTYPE: data of another kind, as far as they can be told apart; SNIB_ENOTSUP for a multi
+ *          or quorum lock; or an error. */
 SNIB_API int snib_lock_info(snib_lock *lock, snib_lock_info_data *out, snib_error *err);
 SNIB_API int snib_lock_info_submit(snib_lock *lock, snib_queue *queue, uint64_t token,
                                    snib_op **out_op, snib_error *err);
@@ -1213,7 +1214,8 @@ SNIB_API int snib_queue_wake(snib_queue *queue);
  *
  * While a queue is corked, submitted operations may be collected; uncork sends them.  For a loop that
  * submits many operations per iteration: cork after the drain, uncork at the end.  Never leave a queue
- * corked while the loop sleeps.  Corking is only a hint: nothing else waits for the collected operations.
+ * corked while the loop sleeps.  Corking is only a hint: if the uncork does not come in 20 ms, because the
+ * iteration takes long or waits for something, the client's thread sends what was collected.
  * Returns  SNIB_OK, SNIB_EHANDLE or SNIB_EFORKED. */
 SNIB_API int snib_queue_cork(snib_queue *queue);
 SNIB_API int snib_queue_uncork(snib_queue *queue);
@@ -2839,6 +2841,9 @@ static void snib__driver_leave(struct snib__driver *driver);
 static void snib__driver_deliver(struct snib__driver *driver);
 /* leave() without sending: nothing was begun that needs it, or the caller will enter and leave() again soon. */
 static void snib__driver_leave_collecting(struct snib__driver *driver);
+/* The same after a request of a corked queue: its consumer will send it, or soon the thread, if the consumer is kept busy
+ * with something else. */
+static void snib__driver_leave_corked(struct snib__driver *driver);
 
 /* Start the thread if it is not running; 0 or errno.  Inside. */
 static int snib__driver_start(struct snib__driver *driver);
@@ -2871,6 +2876,8 @@ static void snib__driver_rouse(struct snib__driver *driver);
 
 /* between driver.c and thread.c */
 static void *snib__thread_main(void *driver);
+/* Inside: before the span has passed, the thread begins another pass, in which it sends what nobody else has sent. */
+static void snib__thread_passes_in(struct snib__driver *driver, snib__time span);
 static void snib__driver_settle(struct snib__driver *driver, struct snib__wakes *wakes);
 /* reading: the socket that the calling thread reads, and so writes before it sleeps; NULL: none */
 static void snib__driver_flush(struct snib__driver *driver, const struct snib__sock *reading);
@@ -7397,8 +7404,8 @@ static int held_begin(snib_hold *handle, int64_t lease_ms, struct snib__run *run
     struct snib__hold *hold = snib__hold_enter(handle, &run->client, err, &code);
     struct snib__told told;
     if (hold && queue && queue->client != run->client) {
+        code = snib__fail_lock(err, hold->gate, snib__fail_queue(err));
         held_leave(run->client, handle);
-        code = snib__fail_queue(err);
     } else if (hold && lease_ms != HELD_RELEASE && !held_may_have(hold, lease_ms, &told)) {
         int state = snib__hold_state(run->client->driver.engine, hold, snib__now());
         code = held_told(run->client, hold, state, err);
@@ -7816,6 +7823,18 @@ static struct snib__op *lock_start(struct snib__lock *lock, const struct lock_ca
     return op;
 }
 
+/* The queue's events are guarded by its client's mutex, so it cannot be that of just any member. */
+static int lock_fail_queue(const struct snib__lock *lock, snib_error *err)
+{
+    if (!lock->parts)
+        return snib__fail_lock(err, lock->gate, snib__fail_queue(err));
+    return snib__fail_lock(
+        err, lock->gate,
+        snib__fail(err, SNIB_EINVAL, 0,
+                   "the queue belongs to another client than the first member that "
+                   "the lock was made of"));
+}
+
 static int lock_run(struct snib__lock *lock, const struct lock_call *call,
                     struct snib__queue *queue, snib_error *err)
 {
@@ -7825,7 +7844,7 @@ static int lock_run(struct snib__lock *lock, const struct lock_call *call,
     if (!snib__wait_ns(call->wait_ms, &wait))
         return snib__fail_lock(err, lock->gate, snib__fail_wait(err, "wait_ms"));
     if (queue && queue->client != client)
-        return snib__fail_queue(err);
+        return lock_fail_queue(lock, err);
     snib__driver_enter(&client->driver);
     int error = client->stopped ? 0 : snib__driver_start(&client->driver);
     if (error) {
@@ -9536,7 +9555,7 @@ static int question_run(const struct snib__lock *lock, struct snib__queue *queue
     struct snib__client *client = lock->client;
     int32_t code = SNIB_OK;
     if (queue && queue->client != client)
-        return snib__fail_queue(err);
+        return snib__fail_lock(err, lock->gate, snib__fail_queue(err));
     if (q->slice == 0 && !queue && !q->out_op)
         return snib__fail_silent(err);
     snib__driver_enter(&client->driver);
@@ -10615,7 +10634,7 @@ static int snib__run(const struct snib__run *run, struct snib__op *op, int32_t c
         code = run_hand_off(run, op, err);
     }
     if (run->slice == 0 && run->queue && run->queue->corked)
-        snib__driver_leave_collecting(driver);
+        snib__driver_leave_corked(driver);
     else
         snib__driver_leave(driver);
     return done ? run_answer(out_event, err) : code;
@@ -11865,6 +11884,8 @@ _Atomic snib__time snib__ahead;
 #define DRIVER_LINK_BUSY 2
 #define DRIVER_COLLECT_MAX 16
 #define DRIVER_READ_BYTES 16384
+#define DRIVER_CORKED_MAX                                                                          \
+    (20 * SNIB__MS) /* for which the requests of a corked queue may wait for its consumer */
 #define DRIVER_BLIND (10 * SNIB__MS) /* between two looks at what cannot be polled */
 /* A caller that sleeps in recv() comes back from a dead socket at once; later than this it must have
  * been stopped. */
@@ -12108,6 +12129,12 @@ static void snib__driver_leave_collecting(struct snib__driver *d)
     snib__wakes_begin(&wakes);
     snib__driver_settle(d, &wakes);
     driver_unlock(d, &wakes);
+}
+
+static void snib__driver_leave_corked(struct snib__driver *d)
+{
+    snib__thread_passes_in(d, DRIVER_CORKED_MAX);
+    snib__driver_leave_collecting(d);
 }
 
 static void snib__driver_deliver(struct snib__driver *d)
@@ -14479,6 +14506,21 @@ static snib__time thread_set_alarm(struct snib__driver *d, snib__time *until)
         snib__sys_alarm_set(d->alarm_fd, *until - now);
     }
     return SNIB__NEVER;
+}
+
+/* While it is awake, it may have sent for all links of this pass, and does not know how long it may sleep: so the alarm
+ * is set then, too.  One that has rung already begins a pass which is still to come. */
+static void snib__thread_passes_in(struct snib__driver *d, snib__time span)
+{
+    snib__time then = snib__now() + span;
+    if (!d->thread_started || (d->sleep_until > 0 && d->sleep_until <= then))
+        return;
+    if (d->sleep_until > 0)
+        d->sleep_until = then;
+    if (then >= d->alarm_at)
+        return;
+    d->alarm_at = then;
+    snib__sys_alarm_set(d->alarm_fd, span);
 }
 
 /* Outside the mutex, so that callers can keep submitting. */
@@ -17646,8 +17688,22 @@ static const struct snib__script_text {
      "        return 0\n"
      "    end\n"
      "    local heard = redis.pcall('publish', channel, text)\n"
-     "    refused_message = refused_message or type(heard) ~= 'number'\n"
-     "    return heard\n"
+     "    if type(heard) == 'number' then\n"
+     "        return heard\n"
+     "    end\n"
+     "    refused_message = true\n"
+     "    return 0\n"
+     "end\n"
+     "local function asks(waiter)\n"
+     "    if redis.call('hexists', KEYS[4], 'polls ' .. client(waiter)) == 1 then\n"
+     "        return true\n"
+     "    end\n"
+     "    local silent, field = silence(waiter), 'skipped ' .. waiter\n"
+     "    local skipped = tonumber(redis.call('hget', KEYS[4], field) or now + 1)\n"
+     "    if skipped > now and silent <= DEAD then\n"
+     "        redis.pcall('hset', KEYS[4], field, now)\n"
+     "    end\n"
+     "    return skipped < now - silent and silent < FIRST / 2\n"
      "end\n"
      "local function warn(channel, granted)\n"
      "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
@@ -17676,14 +17732,12 @@ static const struct snib__script_text {
      "            return\n"
      "        end\n"
      "        local number = string.sub(waiter, 38)\n"
-     "        local heard = client(waiter) == mine and 1 or tell(channel .. ':' .. client(waiter),\n"
+     "        local own = client(waiter) == mine\n"
+     "        local heard = own and 0 or tell(channel .. ':' .. client(waiter),\n"
      "            table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
-     "        if heard == 0 then\n"
-     "            heard = redis.call('hexists', KEYS[4], 'polls ' .. client(waiter))\n"
-     "        end\n"
-     "        if type(heard) == 'number' and heard > 0 then\n"
+     "        if own or heard > 0 or asks(waiter) then\n"
      "            leave(waiter)\n"
-     "            if client(waiter) == mine then\n"
+     "            if own then\n"
      "                return number, token\n"
      "            end\n"
      "            warn(channel, client(waiter))\n"
@@ -17730,12 +17784,15 @@ static const struct snib__script_text {
      "local function forget(members)\n"
      "    local placed = {}\n"
      "    for _, member in ipairs(members) do\n"
-     "        placed[client(member)] = true\n"
+     "        placed[client(member)], placed[member] = true, true\n"
      "    end\n"
      "    local beats = redis.call('hgetall', KEYS[4])\n"
      "    for i = 1, #beats, 2 do\n"
      "        local one, beat = beats[i], tonumber(beats[i + 1])\n"
-     "        if #one == 36 and not placed[one] and now - beat > DEAD then\n"
+     "        local skipped = string.match(one, '^skipped (.*)')\n"
+     "        if skipped and not placed[skipped] then\n"
+     "            redis.call('hdel', KEYS[4], one)\n"
+     "        elseif #one == 36 and not placed[one] and now - beat > DEAD then\n"
      "            redis.call('hdel', KEYS[4], one, 'polls ' .. one)\n"
      "        end\n"
      "    end\n"
@@ -17853,7 +17910,7 @@ static const struct snib__script_text {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     11005, "2209635d991a4b29b25ec86e14f6261559cbe0c5"},
+     11523, "0832dad2a1ca543bc2bddfee59f19798a3c9118f"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -17973,8 +18030,22 @@ static const struct snib__script_text {
      "        return 0\n"
      "    end\n"
      "    local heard = redis.pcall('publish', channel, text)\n"
-     "    refused_message = refused_message or type(heard) ~= 'number'\n"
-     "    return heard\n"
+     "    if type(heard) == 'number' then\n"
+     "        return heard\n"
+     "    end\n"
+     "    refused_message = true\n"
+     "    return 0\n"
+     "end\n"
+     "local function asks(waiter)\n"
+     "    if redis.call('hexists', KEYS[4], 'polls ' .. client(waiter)) == 1 then\n"
+     "        return true\n"
+     "    end\n"
+     "    local silent, field = silence(waiter), 'skipped ' .. waiter\n"
+     "    local skipped = tonumber(redis.call('hget', KEYS[4], field) or now + 1)\n"
+     "    if skipped > now and silent <= DEAD then\n"
+     "        redis.pcall('hset', KEYS[4], field, now)\n"
+     "    end\n"
+     "    return skipped < now - silent and silent < FIRST / 2\n"
      "end\n"
      "local function warn(channel, granted)\n"
      "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
@@ -18003,14 +18074,12 @@ static const struct snib__script_text {
      "            return\n"
      "        end\n"
      "        local number = string.sub(waiter, 38)\n"
-     "        local heard = client(waiter) == mine and 1 or tell(channel .. ':' .. client(waiter),\n"
+     "        local own = client(waiter) == mine\n"
+     "        local heard = own and 0 or tell(channel .. ':' .. client(waiter),\n"
      "            table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
-     "        if heard == 0 then\n"
-     "            heard = redis.call('hexists', KEYS[4], 'polls ' .. client(waiter))\n"
-     "        end\n"
-     "        if type(heard) == 'number' and heard > 0 then\n"
+     "        if own or heard > 0 or asks(waiter) then\n"
      "            leave(waiter)\n"
-     "            if client(waiter) == mine then\n"
+     "            if own then\n"
      "                return number, token\n"
      "            end\n"
      "            warn(channel, client(waiter))\n"
@@ -18041,9 +18110,13 @@ static const struct snib__script_text {
      "redis.call('del', KEYS[1])\n"
      "pcall(grant, ARGV[1]) -- the lock is deleted, whatever a grant is refused\n"
      "return 1\n",
-     6508, "c59c3802495c3458f0e8a43eed80c8ed54151015"},
+     6848, "9dc1f59bf761119a2576487c6decc4558c998ea7"},
     {"fair_info",
      "local left = redis.call('pttl', KEYS[1])\n"
+     "local mode = redis.call('hget', KEYS[1], 'mode')\n"
+     "if mode == 'read' or mode == 'write' then\n"
+     "    return redis.error_reply('WRONGTYPE the hash is a read/write lock')\n"
+     "end\n"
      "local field = left == -2 and {} or redis.call('hgetall', KEYS[1])\n"
      "return {\n"
      "    left,\n"
@@ -18052,7 +18125,7 @@ static const struct snib__script_text {
      "    redis.call('llen', KEYS[2]),\n"
      "    redis.call('get', KEYS[3]) or '0',\n"
      "}\n",
-     274, "47d65d37ee1e5e3c5d01862f86b6f17ce5f352cd"},
+     441, "63810c245d3fa52029a289297a14437c7e06e115"},
     {"fair_release",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -18172,8 +18245,22 @@ static const struct snib__script_text {
      "        return 0\n"
      "    end\n"
      "    local heard = redis.pcall('publish', channel, text)\n"
-     "    refused_message = refused_message or type(heard) ~= 'number'\n"
-     "    return heard\n"
+     "    if type(heard) == 'number' then\n"
+     "        return heard\n"
+     "    end\n"
+     "    refused_message = true\n"
+     "    return 0\n"
+     "end\n"
+     "local function asks(waiter)\n"
+     "    if redis.call('hexists', KEYS[4], 'polls ' .. client(waiter)) == 1 then\n"
+     "        return true\n"
+     "    end\n"
+     "    local silent, field = silence(waiter), 'skipped ' .. waiter\n"
+     "    local skipped = tonumber(redis.call('hget', KEYS[4], field) or now + 1)\n"
+     "    if skipped > now and silent <= DEAD then\n"
+     "        redis.pcall('hset', KEYS[4], field, now)\n"
+     "    end\n"
+     "    return skipped < now - silent and silent < FIRST / 2\n"
      "end\n"
      "local function warn(channel, granted)\n"
      "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
@@ -18202,14 +18289,12 @@ static const struct snib__script_text {
      "            return\n"
      "        end\n"
      "        local number = string.sub(waiter, 38)\n"
-     "        local heard = client(waiter) == mine and 1 or tell(channel .. ':' .. client(waiter),\n"
+     "        local own = client(waiter) == mine\n"
+     "        local heard = own and 0 or tell(channel .. ':' .. client(waiter),\n"
      "            table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
-     "        if heard == 0 then\n"
-     "            heard = redis.call('hexists', KEYS[4], 'polls ' .. client(waiter))\n"
-     "        end\n"
-     "        if type(heard) == 'number' and heard > 0 then\n"
+     "        if own or heard > 0 or asks(waiter) then\n"
      "            leave(waiter)\n"
-     "            if client(waiter) == mine then\n"
+     "            if own then\n"
      "                return number, token\n"
      "            end\n"
      "            warn(channel, client(waiter))\n"
@@ -18246,7 +18331,7 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     6635, "482176edceb94a02a7c566286ccbaa4ec285540d"},
+     6975, "eb7aad244bf53877816a32a390ca75b60d315fad"},
     {"fair_renew",
      "local lease = tonumber(ARGV[1])\n"
      "local lost = {}\n"
@@ -18752,11 +18837,15 @@ static const struct snib__script_text {
      417, "cb8fad88dd914449b648fd2ec7c8411d86655c89"},
     {"mutex_info",
      "local left = redis.call('pttl', KEYS[1])\n"
+     "local mode = redis.call('hget', KEYS[1], 'mode')\n"
+     "if mode == 'read' or mode == 'write' then\n"
+     "    return redis.error_reply('WRONGTYPE the hash is a read/write lock')\n"
+     "end\n"
      "local field = left == -2 and {} or redis.call('hgetall', KEYS[1])\n"
      "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
      "local token = KEYS[2] and redis.call('get', KEYS[2]) or ''\n"
      "return { left, string.sub(field[1] or '', 1, 127), tonumber(field[2] or 0) or 0, subscribed[2] or -1, token }\n",
-     336, "72a453cf39e39d17a9da8f6d494bfb19afdbdab7"},
+     503, "611398ca596daf162d59b51440a471fa4b89457b"},
     {"mutex_release",
      "if redis.call('hdel', KEYS[1], ARGV[1]) == 0 then\n"
      "    return 0\n"
@@ -19129,10 +19218,14 @@ static const struct snib__script_text {
      302, "be7f8da1a02a68ae23ba6006df3e2eebccefeefe"},
     {"plain_info",
      "local owner = redis.call('get', KEYS[1])\n"
+     "local left = redis.call('pttl', KEYS[1])\n"
+     "if owner and left == -1 and string.find(owner, '^%-?%d+$') then\n"
+     "    return redis.error_reply('WRONGTYPE the string is a number without a TTL, so it is not a lock')\n"
+     "end\n"
      "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
      "local shown = string.gsub(string.sub(owner or '', 1, 127), '[^ -~]', '?')\n"
-     "return { redis.call('pttl', KEYS[1]), shown, owner and 1 or 0, subscribed[2] or -1, '' }\n",
-     264, "8e6984c1972aba500fc96b38c04cb79849a0dd5a"},
+     "return { left, shown, owner and 1 or 0, subscribed[2] or -1, '' }\n",
+     450, "1f634e279b4880a8786e8079b52b6e0b37fc7ab6"},
     {"plain_release",
      "if redis.call('get', KEYS[1]) ~= ARGV[1] then\n"
      "    local proof = redis.pcall('hdel', KEYS[1], '') -- see plain_renew\n"
@@ -19261,6 +19354,9 @@ static const struct snib__script_text {
     {"read_info",
      "local readers, one = 0, ''\n"
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
+     "if mode ~= 'read' and mode ~= 'write' and redis.call('exists', KEYS[1]) == 1 then\n"
+     "    return redis.error_reply('WRONGTYPE the hash is not a read/write lock')\n"
+     "end\n"
      "local fields = mode and redis.call('hkeys', KEYS[1]) or {}\n"
      "for i = 1, #fields do\n"
      "    if fields[i] ~= 'mode' and not string.find(fields[i], ':write', 1, true) then\n"
@@ -19270,7 +19366,7 @@ static const struct snib__script_text {
      "local left = readers > 0 and redis.call('pttl', KEYS[1]) or -2\n"
      "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
      "return { left, string.sub(one, 1, 127), readers, subscribed[2] or -1, '' }\n",
-     495, "4297928727596fb115890b12797043dc4790120a"},
+     657, "f50b998e918826c2e039e45780ec2a7aa67a7b41"},
     {"read_release",
      "local own = redis.call('pttl', KEYS[2])\n"
      "local found = redis.call('hdel', KEYS[1], ARGV[1])\n"
@@ -19599,7 +19695,10 @@ static const struct snib__script_text {
      407, "590b9c727c05e4ba3d0b930fc9770466b960c4e6"},
     {"write_info",
      "local left, owner, count = -2, '', 0\n"
-     "if redis.call('hget', KEYS[1], 'mode') == 'write' then\n"
+     "local mode = redis.call('hget', KEYS[1], 'mode')\n"
+     "if mode ~= 'read' and mode ~= 'write' and redis.call('exists', KEYS[1]) == 1 then\n"
+     "    return redis.error_reply('WRONGTYPE the hash is not a read/write lock')\n"
+     "elseif mode == 'write' then\n"
      "    local fields = redis.call('hgetall', KEYS[1])\n"
      "    for i = 1, #fields, 2 do\n"
      "        if string.find(fields[i], ':write', 1, true) then\n"
@@ -19610,7 +19709,7 @@ static const struct snib__script_text {
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
      "return { left, owner, count, subscribed[2] or -1, redis.call('get', KEYS[2]) or '' }\n",
-     562, "183fa0482a4a5432f6b7d1eb9b74989df8d82fe5"},
+     742, "89f2fa5b5221d513b85578d997a6572b1a8f8b9e"},
     {"write_release",
      "if redis.call('hdel', KEYS[1], ARGV[1] .. ':write') == 0 then\n"
      "    return 0\n"
@@ -19951,8 +20050,22 @@ static const struct snib__script_text snib__script_sharded[] = {
      "        return 0\n"
      "    end\n"
      "    local heard = redis.pcall('spublish', channel, text)\n"
-     "    refused_message = refused_message or type(heard) ~= 'number'\n"
-     "    return heard\n"
+     "    if type(heard) == 'number' then\n"
+     "        return heard\n"
+     "    end\n"
+     "    refused_message = true\n"
+     "    return 0\n"
+     "end\n"
+     "local function asks(waiter)\n"
+     "    if redis.call('hexists', KEYS[4], 'polls ' .. client(waiter)) == 1 then\n"
+     "        return true\n"
+     "    end\n"
+     "    local silent, field = silence(waiter), 'skipped ' .. waiter\n"
+     "    local skipped = tonumber(redis.call('hget', KEYS[4], field) or now + 1)\n"
+     "    if skipped > now and silent <= DEAD then\n"
+     "        redis.pcall('hset', KEYS[4], field, now)\n"
+     "    end\n"
+     "    return skipped < now - silent and silent < FIRST / 2\n"
      "end\n"
      "local function warn(channel, granted)\n"
      "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
@@ -19981,14 +20094,12 @@ static const struct snib__script_text snib__script_sharded[] = {
      "            return\n"
      "        end\n"
      "        local number = string.sub(waiter, 38)\n"
-     "        local heard = client(waiter) == mine and 1 or tell(channel .. ':' .. client(waiter),\n"
+     "        local own = client(waiter) == mine\n"
+     "        local heard = own and 0 or tell(channel .. ':' .. client(waiter),\n"
      "            table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
-     "        if heard == 0 then\n"
-     "            heard = redis.call('hexists', KEYS[4], 'polls ' .. client(waiter))\n"
-     "        end\n"
-     "        if type(heard) == 'number' and heard > 0 then\n"
+     "        if own or heard > 0 or asks(waiter) then\n"
      "            leave(waiter)\n"
-     "            if client(waiter) == mine then\n"
+     "            if own then\n"
      "                return number, token\n"
      "            end\n"
      "            warn(channel, client(waiter))\n"
@@ -20035,12 +20146,15 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local function forget(members)\n"
      "    local placed = {}\n"
      "    for _, member in ipairs(members) do\n"
-     "        placed[client(member)] = true\n"
+     "        placed[client(member)], placed[member] = true, true\n"
      "    end\n"
      "    local beats = redis.call('hgetall', KEYS[4])\n"
      "    for i = 1, #beats, 2 do\n"
      "        local one, beat = beats[i], tonumber(beats[i + 1])\n"
-     "        if #one == 36 and not placed[one] and now - beat > DEAD then\n"
+     "        local skipped = string.match(one, '^skipped (.*)')\n"
+     "        if skipped and not placed[skipped] then\n"
+     "            redis.call('hdel', KEYS[4], one)\n"
+     "        elseif #one == 36 and not placed[one] and now - beat > DEAD then\n"
      "            redis.call('hdel', KEYS[4], one, 'polls ' .. one)\n"
      "        end\n"
      "    end\n"
@@ -20158,7 +20272,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     11013, "a3e35260633162b9a296a06e25948ba2fd2a0687"},
+     11531, "2b55eef545312cdf899f6a67ceece9a10a5d2aae"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -20278,8 +20392,22 @@ static const struct snib__script_text snib__script_sharded[] = {
      "        return 0\n"
      "    end\n"
      "    local heard = redis.pcall('spublish', channel, text)\n"
-     "    refused_message = refused_message or type(heard) ~= 'number'\n"
-     "    return heard\n"
+     "    if type(heard) == 'number' then\n"
+     "        return heard\n"
+     "    end\n"
+     "    refused_message = true\n"
+     "    return 0\n"
+     "end\n"
+     "local function asks(waiter)\n"
+     "    if redis.call('hexists', KEYS[4], 'polls ' .. client(waiter)) == 1 then\n"
+     "        return true\n"
+     "    end\n"
+     "    local silent, field = silence(waiter), 'skipped ' .. waiter\n"
+     "    local skipped = tonumber(redis.call('hget', KEYS[4], field) or now + 1)\n"
+     "    if skipped > now and silent <= DEAD then\n"
+     "        redis.pcall('hset', KEYS[4], field, now)\n"
+     "    end\n"
+     "    return skipped < now - silent and silent < FIRST / 2\n"
      "end\n"
      "local function warn(channel, granted)\n"
      "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
@@ -20308,14 +20436,12 @@ static const struct snib__script_text snib__script_sharded[] = {
      "            return\n"
      "        end\n"
      "        local number = string.sub(waiter, 38)\n"
-     "        local heard = client(waiter) == mine and 1 or tell(channel .. ':' .. client(waiter),\n"
+     "        local own = client(waiter) == mine\n"
+     "        local heard = own and 0 or tell(channel .. ':' .. client(waiter),\n"
      "            table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
-     "        if heard == 0 then\n"
-     "            heard = redis.call('hexists', KEYS[4], 'polls ' .. client(waiter))\n"
-     "        end\n"
-     "        if type(heard) == 'number' and heard > 0 then\n"
+     "        if own or heard > 0 or asks(waiter) then\n"
      "            leave(waiter)\n"
-     "            if client(waiter) == mine then\n"
+     "            if own then\n"
      "                return number, token\n"
      "            end\n"
      "            warn(channel, client(waiter))\n"
@@ -20346,7 +20472,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.call('del', KEYS[1])\n"
      "pcall(grant, ARGV[1]) -- the lock is deleted, whatever a grant is refused\n"
      "return 1\n",
-     6516, "7a557bfca8d873b2cfc3031759ff5fa228d0b45f"},
+     6856, "6e6c0f5913624738ff89335a8883a3802b65aae9"},
     {"fair_info", 0, 0, ""},
     {"fair_release",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
@@ -20467,8 +20593,22 @@ static const struct snib__script_text snib__script_sharded[] = {
      "        return 0\n"
      "    end\n"
      "    local heard = redis.pcall('spublish', channel, text)\n"
-     "    refused_message = refused_message or type(heard) ~= 'number'\n"
-     "    return heard\n"
+     "    if type(heard) == 'number' then\n"
+     "        return heard\n"
+     "    end\n"
+     "    refused_message = true\n"
+     "    return 0\n"
+     "end\n"
+     "local function asks(waiter)\n"
+     "    if redis.call('hexists', KEYS[4], 'polls ' .. client(waiter)) == 1 then\n"
+     "        return true\n"
+     "    end\n"
+     "    local silent, field = silence(waiter), 'skipped ' .. waiter\n"
+     "    local skipped = tonumber(redis.call('hget', KEYS[4], field) or now + 1)\n"
+     "    if skipped > now and silent <= DEAD then\n"
+     "        redis.pcall('hset', KEYS[4], field, now)\n"
+     "    end\n"
+     "    return skipped < now - silent and silent < FIRST / 2\n"
      "end\n"
      "local function warn(channel, granted)\n"
      "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
@@ -20497,14 +20637,12 @@ static const struct snib__script_text snib__script_sharded[] = {
      "            return\n"
      "        end\n"
      "        local number = string.sub(waiter, 38)\n"
-     "        local heard = client(waiter) == mine and 1 or tell(channel .. ':' .. client(waiter),\n"
+     "        local own = client(waiter) == mine\n"
+     "        local heard = own and 0 or tell(channel .. ':' .. client(waiter),\n"
      "            table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
-     "        if heard == 0 then\n"
-     "            heard = redis.call('hexists', KEYS[4], 'polls ' .. client(waiter))\n"
-     "        end\n"
-     "        if type(heard) == 'number' and heard > 0 then\n"
+     "        if own or heard > 0 or asks(waiter) then\n"
      "            leave(waiter)\n"
-     "            if client(waiter) == mine then\n"
+     "            if own then\n"
      "                return number, token\n"
      "            end\n"
      "            warn(channel, client(waiter))\n"
@@ -20541,7 +20679,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    end\n"
      "end\n"
      "return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     6643, "591a0a14e4ba8f524c6941a8088db9bb27ed0e4b"},
+     6983, "bc930a2f1f9dc25398d3f20ff50fa3402909e0d6"},
     {"fair_renew", 0, 0, ""},
     {"fenced_acquire", 0, 0, ""},
     {"fenced_transfer",
@@ -20745,11 +20883,15 @@ static const struct snib__script_text snib__script_sharded[] = {
      418, "da2dcc85d1fc5c5f09caab850497baacd94c31e9"},
     {"mutex_info",
      "local left = redis.call('pttl', KEYS[1])\n"
+     "local mode = redis.call('hget', KEYS[1], 'mode')\n"
+     "if mode == 'read' or mode == 'write' then\n"
+     "    return redis.error_reply('WRONGTYPE the hash is a read/write lock')\n"
+     "end\n"
      "local field = left == -2 and {} or redis.call('hgetall', KEYS[1])\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "local token = KEYS[2] and redis.call('get', KEYS[2]) or ''\n"
      "return { left, string.sub(field[1] or '', 1, 127), tonumber(field[2] or 0) or 0, subscribed[2] or -1, token }\n",
-     341, "ff969545d007bcbb400adbb810a4d31c66289e06"},
+     508, "b9fe113d22e4bb27df543648e8370e1935ad745e"},
     {"mutex_release",
      "if redis.call('hdel', KEYS[1], ARGV[1]) == 0 then\n"
      "    return 0\n"
@@ -20998,10 +21140,14 @@ static const struct snib__script_text snib__script_sharded[] = {
      303, "7d13b05394b405b2432b1b93624fe54d15a4e6d4"},
     {"plain_info",
      "local owner = redis.call('get', KEYS[1])\n"
+     "local left = redis.call('pttl', KEYS[1])\n"
+     "if owner and left == -1 and string.find(owner, '^%-?%d+$') then\n"
+     "    return redis.error_reply('WRONGTYPE the string is a number without a TTL, so it is not a lock')\n"
+     "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "local shown = string.gsub(string.sub(owner or '', 1, 127), '[^ -~]', '?')\n"
-     "return { redis.call('pttl', KEYS[1]), shown, owner and 1 or 0, subscribed[2] or -1, '' }\n",
-     269, "058ee44887fe480bcb942083b49125b36158e439"},
+     "return { left, shown, owner and 1 or 0, subscribed[2] or -1, '' }\n",
+     455, "4191ed1edde6576a4ddf91fb1ccf202fdb9a219f"},
     {"plain_release",
      "if redis.call('get', KEYS[1]) ~= ARGV[1] then\n"
      "    local proof = redis.pcall('hdel', KEYS[1], '') -- see plain_renew\n"
@@ -21033,6 +21179,9 @@ static const struct snib__script_text snib__script_sharded[] = {
     {"read_info",
      "local readers, one = 0, ''\n"
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
+     "if mode ~= 'read' and mode ~= 'write' and redis.call('exists', KEYS[1]) == 1 then\n"
+     "    return redis.error_reply('WRONGTYPE the hash is not a read/write lock')\n"
+     "end\n"
      "local fields = mode and redis.call('hkeys', KEYS[1]) or {}\n"
      "for i = 1, #fields do\n"
      "    if fields[i] ~= 'mode' and not string.find(fields[i], ':write', 1, true) then\n"
@@ -21042,7 +21191,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local left = readers > 0 and redis.call('pttl', KEYS[1]) or -2\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { left, string.sub(one, 1, 127), readers, subscribed[2] or -1, '' }\n",
-     500, "7e38a9cc073fa6e6af7a86edcf4583b44f9a18d8"},
+     662, "db0c57e8d4d73969a75aef534773c836a9bc0054"},
     {"read_release",
      "local own = redis.call('pttl', KEYS[2])\n"
      "local found = redis.call('hdel', KEYS[1], ARGV[1])\n"
@@ -21226,7 +21375,10 @@ static const struct snib__script_text snib__script_sharded[] = {
      409, "e7d03016d1f642bdb40df19f0a34daa4496e4215"},
     {"write_info",
      "local left, owner, count = -2, '', 0\n"
-     "if redis.call('hget', KEYS[1], 'mode') == 'write' then\n"
+     "local mode = redis.call('hget', KEYS[1], 'mode')\n"
+     "if mode ~= 'read' and mode ~= 'write' and redis.call('exists', KEYS[1]) == 1 then\n"
+     "    return redis.error_reply('WRONGTYPE the hash is not a read/write lock')\n"
+     "elseif mode == 'write' then\n"
      "    local fields = redis.call('hgetall', KEYS[1])\n"
      "    for i = 1, #fields, 2 do\n"
      "        if string.find(fields[i], ':write', 1, true) then\n"
@@ -21237,7 +21389,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { left, owner, count, subscribed[2] or -1, redis.call('get', KEYS[2]) or '' }\n",
-     567, "8151b8f37e0fe932757a57a62fda0c9fe22d815e"},
+     747, "1fd4bc1755fe1944a84358bb96a0ea329ba8bb63"},
     {"write_release",
      "if redis.call('hdel', KEYS[1], ARGV[1] .. ':write') == 0 then\n"
      "    return 0\n"
@@ -21572,8 +21724,22 @@ static const struct snib__script_text snib__script_both[] = {
      "        return 0\n"
      "    end\n"
      "    local heard = announce(channel, text)\n"
-     "    refused_message = refused_message or type(heard) ~= 'number'\n"
-     "    return heard\n"
+     "    if type(heard) == 'number' then\n"
+     "        return heard\n"
+     "    end\n"
+     "    refused_message = true\n"
+     "    return 0\n"
+     "end\n"
+     "local function asks(waiter)\n"
+     "    if redis.call('hexists', KEYS[4], 'polls ' .. client(waiter)) == 1 then\n"
+     "        return true\n"
+     "    end\n"
+     "    local silent, field = silence(waiter), 'skipped ' .. waiter\n"
+     "    local skipped = tonumber(redis.call('hget', KEYS[4], field) or now + 1)\n"
+     "    if skipped > now and silent <= DEAD then\n"
+     "        redis.pcall('hset', KEYS[4], field, now)\n"
+     "    end\n"
+     "    return skipped < now - silent and silent < FIRST / 2\n"
      "end\n"
      "local function warn(channel, granted)\n"
      "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
@@ -21602,14 +21768,12 @@ static const struct snib__script_text snib__script_both[] = {
      "            return\n"
      "        end\n"
      "        local number = string.sub(waiter, 38)\n"
-     "        local heard = client(waiter) == mine and 1 or tell(channel .. ':' .. client(waiter),\n"
+     "        local own = client(waiter) == mine\n"
+     "        local heard = own and 0 or tell(channel .. ':' .. client(waiter),\n"
      "            table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
-     "        if heard == 0 then\n"
-     "            heard = redis.call('hexists', KEYS[4], 'polls ' .. client(waiter))\n"
-     "        end\n"
-     "        if type(heard) == 'number' and heard > 0 then\n"
+     "        if own or heard > 0 or asks(waiter) then\n"
      "            leave(waiter)\n"
-     "            if client(waiter) == mine then\n"
+     "            if own then\n"
      "                return number, token\n"
      "            end\n"
      "            warn(channel, client(waiter))\n"
@@ -21656,12 +21820,15 @@ static const struct snib__script_text snib__script_both[] = {
      "local function forget(members)\n"
      "    local placed = {}\n"
      "    for _, member in ipairs(members) do\n"
-     "        placed[client(member)] = true\n"
+     "        placed[client(member)], placed[member] = true, true\n"
      "    end\n"
      "    local beats = redis.call('hgetall', KEYS[4])\n"
      "    for i = 1, #beats, 2 do\n"
      "        local one, beat = beats[i], tonumber(beats[i + 1])\n"
-     "        if #one == 36 and not placed[one] and now - beat > DEAD then\n"
+     "        local skipped = string.match(one, '^skipped (.*)')\n"
+     "        if skipped and not placed[skipped] then\n"
+     "            redis.call('hdel', KEYS[4], one)\n"
+     "        elseif #one == 36 and not placed[one] and now - beat > DEAD then\n"
      "            redis.call('hdel', KEYS[4], one, 'polls ' .. one)\n"
      "        end\n"
      "    end\n"
@@ -21779,7 +21946,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     11305, "bf6c58bf466403a9331aafe5d0dd9ec7682a3bc7"},
+     11823, "7c5e21e0d3283065a973bbba658d015ba5410b01"},
     {"fair_force",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -21907,8 +22074,22 @@ static const struct snib__script_text snib__script_both[] = {
      "        return 0\n"
      "    end\n"
      "    local heard = announce(channel, text)\n"
-     "    refused_message = refused_message or type(heard) ~= 'number'\n"
-     "    return heard\n"
+     "    if type(heard) == 'number' then\n"
+     "        return heard\n"
+     "    end\n"
+     "    refused_message = true\n"
+     "    return 0\n"
+     "end\n"
+     "local function asks(waiter)\n"
+     "    if redis.call('hexists', KEYS[4], 'polls ' .. client(waiter)) == 1 then\n"
+     "        return true\n"
+     "    end\n"
+     "    local silent, field = silence(waiter), 'skipped ' .. waiter\n"
+     "    local skipped = tonumber(redis.call('hget', KEYS[4], field) or now + 1)\n"
+     "    if skipped > now and silent <= DEAD then\n"
+     "        redis.pcall('hset', KEYS[4], field, now)\n"
+     "    end\n"
+     "    return skipped < now - silent and silent < FIRST / 2\n"
      "end\n"
      "local function warn(channel, granted)\n"
      "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
@@ -21937,14 +22118,12 @@ static const struct snib__script_text snib__script_both[] = {
      "            return\n"
      "        end\n"
      "        local number = string.sub(waiter, 38)\n"
-     "        local heard = client(waiter) == mine and 1 or tell(channel .. ':' .. client(waiter),\n"
+     "        local own = client(waiter) == mine\n"
+     "        local heard = own and 0 or tell(channel .. ':' .. client(waiter),\n"
      "            table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
-     "        if heard == 0 then\n"
-     "            heard = redis.call('hexists', KEYS[4], 'polls ' .. client(waiter))\n"
-     "        end\n"
-     "        if type(heard) == 'number' and heard > 0 then\n"
+     "        if own or heard > 0 or asks(waiter) then\n"
      "            leave(waiter)\n"
-     "            if client(waiter) == mine then\n"
+     "            if own then\n"
      "                return number, token\n"
      "            end\n"
      "            warn(channel, client(waiter))\n"
@@ -21975,7 +22154,7 @@ static const struct snib__script_text snib__script_both[] = {
      "redis.call('del', KEYS[1])\n"
      "pcall(grant, ARGV[1]) -- the lock is deleted, whatever a grant is refused\n"
      "return 1\n",
-     6808, "2ea0cc7508afc84bb8dbb78283816ff19c46901f"},
+     7148, "27ea7705d1e14e1d274a572bb1268ea20972e25a"},
     {"fair_info", 0, 0, ""},
     {"fair_release",
      "local function announce(channel, text)\n"
@@ -22104,8 +22283,22 @@ static const struct snib__script_text snib__script_both[] = {
      "        return 0\n"
      "    end\n"
      "    local heard = announce(channel, text)\n"
-     "    refused_message = refused_message or type(heard) ~= 'number'\n"
-     "    return heard\n"
+     "    if type(heard) == 'number' then\n"
+     "        return heard\n"
+     "    end\n"
+     "    refused_message = true\n"
+     "    return 0\n"
+     "end\n"
+     "local function asks(waiter)\n"
+     "    if redis.call('hexists', KEYS[4], 'polls ' .. client(waiter)) == 1 then\n"
+     "        return true\n"
+     "    end\n"
+     "    local silent, field = silence(waiter), 'skipped ' .. waiter\n"
+     "    local skipped = tonumber(redis.call('hget', KEYS[4], field) or now + 1)\n"
+     "    if skipped > now and silent <= DEAD then\n"
+     "        redis.pcall('hset', KEYS[4], field, now)\n"
+     "    end\n"
+     "    return skipped < now - silent and silent < FIRST / 2\n"
      "end\n"
      "local function warn(channel, granted)\n"
      "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
@@ -22134,14 +22327,12 @@ static const struct snib__script_text snib__script_both[] = {
      "            return\n"
      "        end\n"
      "        local number = string.sub(waiter, 38)\n"
-     "        local heard = client(waiter) == mine and 1 or tell(channel .. ':' .. client(waiter),\n"
+     "        local own = client(waiter) == mine\n"
+     "        local heard = own and 0 or tell(channel .. ':' .. client(waiter),\n"
      "            table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
-     "        if heard == 0 then\n"
-     "            heard = redis.call('hexists', KEYS[4], 'polls ' .. client(waiter))\n"
-     "        end\n"
-     "        if type(heard) == 'number' and heard > 0 then\n"
+     "        if own or heard > 0 or asks(waiter) then\n"
      "            leave(waiter)\n"
-     "            if client(waiter) == mine then\n"
+     "            if own then\n"
      "                return number, token\n"
      "            end\n"
      "            warn(channel, client(waiter))\n"
@@ -22178,7 +22369,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "end\n"
      "return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     6935, "bd4297c49e44341c8dbc4e1d0e51e76065bc3990"},
+     7275, "e1af057b67e506c946c7965e08c3121bbd9649c1"},
     {"fair_renew", 0, 0, ""},
     {"fenced_acquire", 0, 0, ""},
     {"fenced_transfer",
@@ -22438,11 +22629,15 @@ static const struct snib__script_text snib__script_both[] = {
      "    return math.max(classic, sharded)\n"
      "end\n"
      "local left = redis.call('pttl', KEYS[1])\n"
+     "local mode = redis.call('hget', KEYS[1], 'mode')\n"
+     "if mode == 'read' or mode == 'write' then\n"
+     "    return redis.error_reply('WRONGTYPE the hash is a read/write lock')\n"
+     "end\n"
      "local field = left == -2 and {} or redis.call('hgetall', KEYS[1])\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "local token = KEYS[2] and redis.call('get', KEYS[2]) or ''\n"
      "return { left, string.sub(field[1] or '', 1, 127), tonumber(field[2] or 0) or 0, subscribed[2] or -1, token }\n",
-     678, "4f5d7475e5f17fc766180e069e5a96a0881249eb"},
+     845, "17c19416dc39b33e89cebd2c5b6d35529ed9abe1"},
     {"mutex_release",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -22755,10 +22950,14 @@ static const struct snib__script_text snib__script_both[] = {
      "    return math.max(classic, sharded)\n"
      "end\n"
      "local owner = redis.call('get', KEYS[1])\n"
+     "local left = redis.call('pttl', KEYS[1])\n"
+     "if owner and left == -1 and string.find(owner, '^%-?%d+$') then\n"
+     "    return redis.error_reply('WRONGTYPE the string is a number without a TTL, so it is not a lock')\n"
+     "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "local shown = string.gsub(string.sub(owner or '', 1, 127), '[^ -~]', '?')\n"
-     "return { redis.call('pttl', KEYS[1]), shown, owner and 1 or 0, subscribed[2] or -1, '' }\n",
-     606, "a2f2c45361a414e12cdc8e698e79c5dd9bb8423b"},
+     "return { left, shown, owner and 1 or 0, subscribed[2] or -1, '' }\n",
+     792, "e9d03728257b1fe1670ec9367a33dcf598382978"},
     {"plain_release",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -22814,6 +23013,9 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local readers, one = 0, ''\n"
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
+     "if mode ~= 'read' and mode ~= 'write' and redis.call('exists', KEYS[1]) == 1 then\n"
+     "    return redis.error_reply('WRONGTYPE the hash is not a read/write lock')\n"
+     "end\n"
      "local fields = mode and redis.call('hkeys', KEYS[1]) or {}\n"
      "for i = 1, #fields do\n"
      "    if fields[i] ~= 'mode' and not string.find(fields[i], ':write', 1, true) then\n"
@@ -22823,7 +23025,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local left = readers > 0 and redis.call('pttl', KEYS[1]) or -2\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { left, string.sub(one, 1, 127), readers, subscribed[2] or -1, '' }\n",
-     837, "9e7b3af741b1ab3abe83d2224224150c15300ccf"},
+     999, "eea2be2c81e89b5c8e9c25ef8b322e29aa217600"},
     {"read_release",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -23055,7 +23257,10 @@ static const struct snib__script_text snib__script_both[] = {
      "    return math.max(classic, sharded)\n"
      "end\n"
      "local left, owner, count = -2, '', 0\n"
-     "if redis.call('hget', KEYS[1], 'mode') == 'write' then\n"
+     "local mode = redis.call('hget', KEYS[1], 'mode')\n"
+     "if mode ~= 'read' and mode ~= 'write' and redis.call('exists', KEYS[1]) == 1 then\n"
+     "    return redis.error_reply('WRONGTYPE the hash is not a read/write lock')\n"
+     "elseif mode == 'write' then\n"
      "    local fields = redis.call('hgetall', KEYS[1])\n"
      "    for i = 1, #fields, 2 do\n"
      "        if string.find(fields[i], ':write', 1, true) then\n"
@@ -23066,7 +23271,7 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { left, owner, count, subscribed[2] or -1, redis.call('get', KEYS[2]) or '' }\n",
-     904, "1eb54eb1333200c7f3d7ec3971dc90607ad057d7"},
+     1084, "5d3703b18b813abaf468f10e28cc7c4c9b0579d3"},
     {"write_release",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"

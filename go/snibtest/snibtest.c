@@ -4540,8 +4540,8 @@ SNIB_API int snib_lock_acquire(snib_lock *lock, uint64_t owner, int64_t wait_ms,
 
 /* snib_lock_acquire_submit - start acquiring; the result arrives as an event.
  *
- * queue    receives SNIB_EVENT_DONE, and later SNIB_EVENT_LOST if the hold is lost.  NULL: no events;
- *          use snib_op_wait() on *out_op.
+ * queue    of the lock's client: receives SNIB_EVENT_DONE, and later SNIB_EVENT_LOST if the hold is lost.  NULL: no
+ *          events; use snib_op_wait() on *out_op.
  * token    returned in the events; must not be a pointer into a garbage-collected heap.
  * out_op   for snib_op_cancel() and snib_op_wait(); may be NULL if there is a queue.  The handle is freed
  *          automatically when its event has been drained or waited for.
@@ -4665,7 +4665,8 @@ typedef struct snib_lock_info_data {
 
 /* snib_lock_info - ask the server for the lock's state and owner.
  * Blocks   for at most the client's patience.
- * Returns  SNIB_OK; SNIB_ENOTSUP for a multi or quorum lock; or an error. */
+ * Returns  SNIB_OK; SNIB_EWRONGTYPE: data of another kind, as far as they can be told apart; SNIB_ENOTSUP for a multi
+ *          or quorum lock; or an error. */
 SNIB_API int snib_lock_info(snib_lock *lock, snib_lock_info_data *out, snib_error *err);
 SNIB_API int snib_lock_info_submit(snib_lock *lock, snib_queue *queue, uint64_t token,
                                    snib_op **out_op, snib_error *err);
@@ -5051,7 +5052,8 @@ SNIB_API int snib_queue_wake(snib_queue *queue);
  *
  * While a queue is corked, submitted operations may be collected; uncork sends them.  For a loop that
  * submits many operations per iteration: cork after the drain, uncork at the end.  Never leave a queue
- * corked while the loop sleeps.  Corking is only a hint: nothing else waits for the collected operations.
+ * corked while the loop sleeps.  Corking is only a hint: if the uncork does not come in 20 ms, because the
+ * iteration takes long or waits for something, the client's thread sends what was collected.
  * Returns  SNIB_OK, SNIB_EHANDLE or SNIB_EFORKED. */
 SNIB_API int snib_queue_cork(snib_queue *queue);
 SNIB_API int snib_queue_uncork(snib_queue *queue);
