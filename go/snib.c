@@ -6,7 +6,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "a74ce5d28065c61b"
+#define SNIB_BUILD_ID "b478d81250fe4b65"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -11896,7 +11896,7 @@ static int snib__driver_init(struct snib__driver *d)
     d->sleep_until = d->alarm_at = SNIB__NEVER;
     d->wake = snib__bell_new();
     if (!d->wake)
-        return errno;
+        return errno ? errno : ENOMEM;
     d->alarm_fd = snib__sys_alarm();
     int error = d->alarm_fd < 0 ? errno : pthread_mutex_init(&d->mutex, NULL);
     if (error) {
@@ -11917,8 +11917,10 @@ static void snib__driver_destroy(struct snib__driver *d)
 static struct snib__bell *snib__bell_new(void)
 {
     struct snib__bell *bell = malloc(sizeof *bell);
-    if (!bell)
+    if (!bell) {
+        errno = ENOMEM;
         return NULL;
+    }
     atomic_init(&bell->refs, 1);
     bell->fd = snib__sys_bell();
     if (bell->fd >= 0)
@@ -13909,8 +13911,9 @@ static void sys_stay(void)
 {
     struct sys_object own = {.address = (uintptr_t)sys_stay};
     dl_iterate_phdr(sys_find, &own);
-    if (own.name && dlopen)
-        dlopen(own.name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    void *(*volatile open)(const char *, int) = dlopen; /* NULL in some static programs */
+    if (own.name && open)
+        open(own.name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
 static void snib__sys_begin(void)

@@ -23,7 +23,7 @@ int snib__driver_init(struct snib__driver *d)
     d->sleep_until = d->alarm_at = SNIB__NEVER;
     d->wake = snib__bell_new();
     if (!d->wake)
-        return errno;
+        return errno ? errno : ENOMEM;
     d->alarm_fd = snib__sys_alarm();
     int error = d->alarm_fd < 0 ? errno : pthread_mutex_init(&d->mutex, NULL);
     if (error) {
@@ -44,8 +44,10 @@ void snib__driver_destroy(struct snib__driver *d)
 struct snib__bell *snib__bell_new(void)
 {
     struct snib__bell *bell = malloc(sizeof *bell);
-    if (!bell)
+    if (!bell) {
+        errno = ENOMEM;
         return NULL;
+    }
     atomic_init(&bell->refs, 1);
     bell->fd = snib__sys_bell();
     if (bell->fd >= 0)

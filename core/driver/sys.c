@@ -102,8 +102,9 @@ static void sys_stay(void)
 {
     struct sys_object own = {.address = (uintptr_t)sys_stay};
     dl_iterate_phdr(sys_find, &own);
-    if (own.name && dlopen)
-        dlopen(own.name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    void *(*volatile open)(const char *, int) = dlopen; /* NULL in some static programs */
+    if (own.name && open)
+        open(own.name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
 void snib__sys_begin(void)

@@ -100,6 +100,21 @@ static bool may_grant(int kind_of_request, int32_t kind, const redisReply *reply
     return kind_of_request == SNIB__REQ_RELEASE && kind == SNIB_FAIR && is_array(reply, 5);
 }
 
+/* Whether a script of this kind may answer that; any other reply ends the link, and answers nothing. */
+static bool fits(uint8_t forms, const redisReply *reply)
+{
+    static const uint8_t lists[] = {0, SNIB__LIST_1, SNIB__LIST_2, SNIB__LIST_3, 0, SNIB__LIST_5};
+    bool scalars = reply->type == REDIS_REPLY_ARRAY && reply->elements < sizeof lists;
+    for (size_t i = 0; scalars && i < reply->elements; i++)
+        scalars = reply->element[i]->type != REDIS_REPLY_ARRAY || reply->element[i]->elements == 0;
+    uint8_t form = reply->type == REDIS_REPLY_NIL       ? SNIB__NIL
+                   : reply->type == REDIS_REPLY_INTEGER ? SNIB__NUMBER
+                   : reply->type == REDIS_REPLY_STRING  ? SNIB__TEXT
+                   : scalars                            ? lists[reply->elements]
+                                                        : 0;
+    return reply->type == REDIS_REPLY_ERROR || (forms & form) != 0;
+}
+
 /* ---- What an operation tells of it ------------------------------------------------------------------- */
 
 static void check_acquired(const struct snib__op *op, const redisReply *reply)
@@ -107,7 +122,7 @@ static void check_acquired(const struct snib__op *op, const redisReply *reply)
     int32_t kind = snib__gate_kind(op->gate);
     if (op->code == SNIB_OK)
         MUST(step_on.grants > 0);
-    if (!reply)
+    if (!reply || !fits(snib__kind_of(kind)->acquires, reply))
         return;
     if (grants(kind, reply)) {
         MUST(op->code == SNIB_OK);
@@ -122,6 +137,8 @@ static void check_acquired(const struct snib__op *op, const redisReply *reply)
 
 static void check_released(const struct snib__op *op, const redisReply *reply)
 {
+    if (!fits(snib__kind_of(snib__gate_kind(op->gate))->releases, reply))
+        return;
     if (reply->type == REDIS_REPLY_ERROR)
         MUST(op->code < 0 || op->code == SNIB_LOST);
     else
@@ -169,7 +186,7 @@ static void check_asked(const struct snib__op *op, const redisReply *reply)
         MUST(op->code == SNIB_OK && op->answer->count == number_in(reply));
     } else if (op->kind == SNIB__OP_EXTEND) {
         bool empty = is_array(reply, 0), lost = op->code == SNIB_LOST || op->code == SNIB_NOT_HELD;
-        MUST(lost || op->code == (empty ? SNIB_OK : SNIB_EPROTOCOL));
+        MUST(lost || (empty ? op->code == SNIB_OK : op->code < 0)); /* another form ends the link */
     } else if (op->code == SNIB_OK) {
         check_texts(op, reply, op->kind == SNIB__OP_LIST);
     } else {
