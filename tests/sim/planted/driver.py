@@ -6,7 +6,7 @@ MUTANTS = [
     Mutant(
         "a module that contains the library is unloaded",
         "driver/sys.c",
-        "if (own.name && dlopen)",
+        "if (own.name && open)",
         "if (false)",
         "faults/unload with_a_whole_module",
     ),
