@@ -328,7 +328,7 @@ static void release(const struct snib__gate *gate)
 static void check_renewed(const struct snib__hold *hold, const redisReply *reply, bool lost,
                           snib__time before)
 {
-    bool named = reply->type == REDIS_REPLY_ARRAY && reply->elements >= 2 &&
+    bool named = fits(SNIB__LIST_2, reply) && reply->type == REDIS_REPLY_ARRAY &&
                  is_integer(reply->element[0], 1);
     if (named) {
         MUST(lost);
