@@ -6,7 +6,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "b478d81250fe4b65"
+#define SNIB_BUILD_ID "c0a824fb19fcf561"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -5935,11 +5935,11 @@ enum {
     SNIB__TENURE = 128        /* its number may go on to another hold of the client, see tenure.c */
 };
 
-/* The form of a reply; a LIST has so many scalar elements. */
+/* The form of a reply: a bit for each type of a scalar; a LIST has so many of them. */
 enum {
-    SNIB__NIL = 1,
-    SNIB__NUMBER = 2,
-    SNIB__TEXT = 4,
+    SNIB__NIL = 1 << SNIB__RESP_NIL,
+    SNIB__NUMBER = 1 << SNIB__RESP_INTEGER,
+    SNIB__TEXT = 1 << SNIB__RESP_STRING,
     SNIB__LIST_1 = 8,
     SNIB__LIST_2 = 16,
     SNIB__LIST_3 = 32,
@@ -11896,7 +11896,7 @@ static int snib__driver_init(struct snib__driver *d)
     d->sleep_until = d->alarm_at = SNIB__NEVER;
     d->wake = snib__bell_new();
     if (!d->wake)
-        return errno ? errno : ENOMEM;
+        return errno;
     d->alarm_fd = snib__sys_alarm();
     int error = d->alarm_fd < 0 ? errno : pthread_mutex_init(&d->mutex, NULL);
     if (error) {
@@ -12019,9 +12019,12 @@ static void snib__driver_do_wakes(struct snib__driver *d, struct snib__wakes *wa
 /* Release the mutex and wake the threads that were listed. */
 static void driver_unlock(struct snib__driver *d, struct snib__wakes *wakes)
 {
-    snib__driver_ring(wakes);
+    bool any = snib__wakes_any(wakes);
+    if (any)
+        snib__driver_ring(wakes);
     snib__sys_unlock(&d->mutex);
-    snib__driver_do_wakes(d, wakes);
+    if (any)
+        snib__driver_do_wakes(d, wakes);
 }
 
 static void driver_relock(struct snib__driver *d, struct snib__wakes *wakes)
@@ -35798,13 +35801,10 @@ static int snib__args_renew(struct snib__buf *out, int script, const struct snib
 static bool snib__reply_fits(uint8_t forms, const struct snib__value *reply, uint32_t n)
 {
     static const uint8_t lists[] = {0, SNIB__LIST_1, SNIB__LIST_2, SNIB__LIST_3, 0, SNIB__LIST_5};
-    uint8_t form = reply->type == SNIB__RESP_NIL       ? SNIB__NIL
-                   : reply->type == SNIB__RESP_INTEGER ? SNIB__NUMBER
-                   : reply->type == SNIB__RESP_STRING  ? SNIB__TEXT
-                   : reply->type == SNIB__RESP_ARRAY && n <= sizeof lists && reply->count == n - 1
-                       ? lists[n - 1]
-                       : 0;
-    return (forms & form) != 0;
+    if (reply->type <= SNIB__RESP_STRING)
+        return (forms & 1u << reply->type) != 0;
+    return reply->type == SNIB__RESP_ARRAY && n <= sizeof lists && reply->count == n - 1 &&
+           (forms & lists[n - 1]) != 0;
 }
 
 static bool snib__reply_fits_renewal(uint32_t holds, const struct snib__value *reply, uint32_t n)

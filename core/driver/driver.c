@@ -23,7 +23,7 @@ int snib__driver_init(struct snib__driver *d)
     d->sleep_until = d->alarm_at = SNIB__NEVER;
     d->wake = snib__bell_new();
     if (!d->wake)
-        return errno ? errno : ENOMEM;
+        return errno;
     d->alarm_fd = snib__sys_alarm();
     int error = d->alarm_fd < 0 ? errno : pthread_mutex_init(&d->mutex, NULL);
     if (error) {
@@ -146,9 +146,12 @@ void snib__driver_do_wakes(struct snib__driver *d, struct snib__wakes *wakes)
 /* Release the mutex and wake the threads that were listed. */
 static void driver_unlock(struct snib__driver *d, struct snib__wakes *wakes)
 {
-    snib__driver_ring(wakes);
+    bool any = snib__wakes_any(wakes);
+    if (any)
+        snib__driver_ring(wakes);
     snib__sys_unlock(&d->mutex);
-    snib__driver_do_wakes(d, wakes);
+    if (any)
+        snib__driver_do_wakes(d, wakes);
 }
 
 static void driver_relock(struct snib__driver *d, struct snib__wakes *wakes)

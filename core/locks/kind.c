@@ -143,13 +143,10 @@ int snib__args_renew(struct snib__buf *out, int script, const struct snib__engin
 bool snib__reply_fits(uint8_t forms, const struct snib__value *reply, uint32_t n)
 {
     static const uint8_t lists[] = {0, SNIB__LIST_1, SNIB__LIST_2, SNIB__LIST_3, 0, SNIB__LIST_5};
-    uint8_t form = reply->type == SNIB__RESP_NIL       ? SNIB__NIL
-                   : reply->type == SNIB__RESP_INTEGER ? SNIB__NUMBER
-                   : reply->type == SNIB__RESP_STRING  ? SNIB__TEXT
-                   : reply->type == SNIB__RESP_ARRAY && n <= sizeof lists && reply->count == n - 1
-                       ? lists[n - 1]
-                       : 0;
-    return (forms & form) != 0;
+    if (reply->type <= SNIB__RESP_STRING)
+        return (forms & 1u << reply->type) != 0;
+    return reply->type == SNIB__RESP_ARRAY && n <= sizeof lists && reply->count == n - 1 &&
+           (forms & lists[n - 1]) != 0;
 }
 
 bool snib__reply_fits_renewal(uint32_t holds, const struct snib__value *reply, uint32_t n)

@@ -37,11 +37,11 @@ enum {
     SNIB__TENURE = 128        /* its number may go on to another hold of the client, see tenure.c */
 };
 
-/* The form of a reply; a LIST has so many scalar elements. */
+/* The form of a reply: a bit for each type of a scalar; a LIST has so many of them. */
 enum {
-    SNIB__NIL = 1,
-    SNIB__NUMBER = 2,
-    SNIB__TEXT = 4,
+    SNIB__NIL = 1 << SNIB__RESP_NIL,
+    SNIB__NUMBER = 1 << SNIB__RESP_INTEGER,
+    SNIB__TEXT = 1 << SNIB__RESP_STRING,
     SNIB__LIST_1 = 8,
     SNIB__LIST_2 = 16,
     SNIB__LIST_3 = 32,

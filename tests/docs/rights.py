@@ -5,6 +5,7 @@ Every kind is acquired, awaited, renewed, queried and deleted by a user with exa
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import threading
 import time
@@ -18,6 +19,7 @@ import snib
 
 NAMES = ("app:x", "{app:t}x", "app:{t}x")
 LEASE = 2.0
+PATIENT = {"patience": 60.0, "try_timeout": 60.0, "reply_timeout": 60.0}  # a busy machine is slow at times
 POLLING = ("spin_lock",)
 KINDS: dict[str, Callable[[snib.Client, str], Any]] = {
     "lock": lambda client, name: client.lock(name),
@@ -119,7 +121,7 @@ def refused(name: str, client: snib.Client) -> None:
 
 
 def check_quorum(urls: list[str]) -> None:
-    locks = [snib.connect(url, lease=LEASE).lock(NAMES[0]) for url in urls]
+    locks = [snib.connect(url, lease=LEASE, **PATIENT).lock(NAMES[0]) for url in urls]
     with snib.QuorumLock(locks).hold(timeout=10.0) as hold:
         hold.check()
 
@@ -132,7 +134,8 @@ def check(folder: Path, names: list[str], command: Path) -> None:
         server.flushall()
         rules = advised(command, f"unix://{folder}/{name}")
         server.execute_command("ACL", "SETUSER", "locker", "on", ">secret", *rules)  # type: ignore[no-untyped-call]
-    with snib.connect(urls[0], lease=LEASE) as first, snib.connect(urls[0], lease=LEASE) as second:
+    connect = functools.partial(snib.connect, urls[0], lease=LEASE, **PATIENT)
+    with connect() as first, connect() as second:
         for name in NAMES:
             for kind in KINDS:
                 check_kind(kind, name, first, second, servers[0])

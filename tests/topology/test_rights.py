@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import sys
 from pathlib import Path
@@ -54,7 +55,8 @@ def test_cluster(tmp_path: Path, program: str) -> None:
         for node in them.nodes:
             node.command("ACL", "SETUSER", "locker", "on", ">canary", *rules)
         url, server = them.url.replace(":secret@", f"{LOGIN}@"), Server(them)
-        with snib.connect(url, lease=LEASE) as first, snib.connect(url, lease=LEASE) as second:
+        connect = functools.partial(snib.connect, url, lease=LEASE, **rights.PATIENT)
+        with connect() as first, connect() as second:
             name = rights.NAMES[0]
             for kind in rights.KINDS:
                 rights.check_kind(kind, name, first, second, server)

@@ -85,11 +85,11 @@ static const char *any_reply(const struct snib__request *request)
 static bool fits(const struct snib__request *request, const char *text)
 {
     static const uint8_t lists[] = {0, SNIB__LIST_1, SNIB__LIST_2, SNIB__LIST_3, 0, SNIB__LIST_5};
-    uint8_t form = strcmp(text, "$-1") == 0          ? SNIB__NIL
-                   : text[0] == ':'                  ? SNIB__NUMBER
-                   : text[0] == '$'                  ? SNIB__TEXT
-                   : text[0] == '*' && text[1] < '6' ? lists[text[1] - '0']
-                                                     : 0;
+    uint8_t form = strcmp(text, "$-1") == 0                            ? SNIB__NIL
+                   : text[0] == ':'                                    ? SNIB__NUMBER
+                   : text[0] == '$'                                    ? SNIB__TEXT
+                   : text[0] == '*' && text[1] >= '0' && text[1] < '6' ? lists[text[1] - '0']
+                                                                       : 0;
     const struct snib__hold *hold = request->subject;
     const struct snib__lock_kind *kind =
         hold && request->kind <= SNIB__REQ_TRANSFER ? hold->gate->kind : NULL;
