@@ -3,10 +3,8 @@
 #ifndef SNIB_UNIT_LEFT_H
 #define SNIB_UNIT_LEFT_H
 
+#include "descriptors.h"
 #include "driver/driver.h"
-#include "unit.h"
-
-#include <dirent.h>
 
 int __real_snib__driver_init(struct snib__driver *driver);
 int __wrap_snib__driver_init(struct snib__driver *driver);
@@ -26,17 +24,6 @@ void __wrap_snib__driver_destroy(struct snib__driver *driver)
 {
     clients_alive--;
     __real_snib__driver_destroy(driver);
-}
-
-static int descriptors(void)
-{
-    int n = 0;
-    DIR *all = opendir("/proc/self/fd");
-    assert_non_null(all);
-    while (readdir(all))
-        n++;
-    closedir(all);
-    return n;
 }
 
 #endif

@@ -2,12 +2,11 @@
  *
  * The call says so, changes nothing that it was given, keeps nothing, and works the next time.
  */
-#include "unit.h"
+#include "descriptors.h"
 
 #include "api/handle.h"
 #include "snib.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
@@ -114,17 +113,6 @@ int pthread_create(pthread_t *out, const pthread_attr_t *attributes, void *(*run
 }
 
 #pragma GCC visibility pop
-
-static int descriptors(void)
-{
-    int n = 0;
-    DIR *all = opendir("/proc/self/fd");
-    assert_non_null(all);
-    while (readdir(all))
-        n++;
-    closedir(all);
-    return n;
-}
 
 /* ---- What the calls are given ------------------------------------------------------------------- */
 
