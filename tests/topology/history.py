@@ -141,11 +141,15 @@ class History:
         ]
 
     def disorder(self) -> list[tuple[Hold, Hold]]:
-        """Pairs of successive holds whose tokens do not increase."""
+        """Pairs of successive holds whose tokens do not increase.
+
+        A hold that was over when its call returned, because the process was stopped in the call, has been none since.
+        """
         found = []
         by_name: dict[str, list[Hold]] = defaultdict(list)
         for hold in self.holds:
-            if hold.token > 0:
+            was_over = hold.checked <= hold.granted and (hold.lost or hold.code)
+            if hold.token > 0 and not was_over:
                 by_name[hold.name].append(hold)
         for holds in by_name.values():
             ends = sorted(holds, key=lambda hold: hold.checked)

@@ -67,6 +67,23 @@ def test_untold_overlap_and_order() -> None:
     assert [(a.id, b.id) for a, b in told.disorder()] == [("p-1", "p-2")]
 
 
+def test_a_hold_that_was_over_when_its_call_returned() -> None:
+    """Its process was stopped in the call.  It has no place in the order; one that was valid then has."""
+    for checked, found in ((60, []), (61, [("p-1", "c-1")])):
+        told = history(
+            f"""start 0 c/0
+            ask 0 c/0 a 1000
+            grant {60 * MS} c/0 a c-1 7
+            lost {62 * MS} c/0 a c-1 {checked * MS} unreachable
+            release {63 * MS} c/0 a c-1 {checked * MS} {62 * MS} 4""",
+            f"""start 0 p/0
+            ask 0 p/0 a 1000
+            grant {50 * MS} p/0 a p-1 8
+            release {56 * MS} p/0 a p-1 {55 * MS} {55 * MS} 0""",
+        )
+        assert [(a.id, b.id) for a, b in told.disorder()] == found
+
+
 def test_calls() -> None:
     told = history(
         f"""start 0 c/0

@@ -214,9 +214,9 @@ MUTANTS = [
     ),
     Mutant(
         "a child with its parent's process id gives back what its parent holds",
-        "driver/process.h",
-        "return (uint64_t)number << 32 | (uint32_t)getpid();",
-        "return (uint64_t)(number ? 1 : 0) << 32 | (uint32_t)getpid();",
+        "api/exit.c",
+        "return process && process == snib__process() && !exit_forking;",
+        "return process && (uint32_t)process == (uint32_t)snib__process() && !exit_forking;",
         "faults/exit not_with_the_same_number",
     ),
     Mutant(
