@@ -25,7 +25,7 @@
  * lane.c      extra command connections, for threads that call at the same time
  * durable.c   grants that count only once replicas have them
  * link.c      one connection to a node: connect, back-off, silence
- * route.c     which node serves a name, with single.c, sentinel.c, cluster.c
+ * route.c     which node serves a name, with single.c, sentinel.c (sentinels.c, ears.c), cluster.c (map.c)
  * move.c      names that move to another node, and their holds
  * pause.c     requests that no node can serve yet, kept for a retry
  * map.c       a cluster's slot map, as reported by its nodes

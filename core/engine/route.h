@@ -1,8 +1,8 @@
 /* route.h - which node serves a name, and what happens when that changes.
  *
  * single.c    one server, for good
- * sentinel.c  one server at a time, as the sentinels report
- * cluster.c   one server per slot, as the servers report
+ * sentinel.c  one server at a time, as the sentinels report; with sentinels.c and ears.c
+ * cluster.c   one server per slot, as the servers report; with map.c
  *
  * The engine tells a route what happened; a route creates nodes, gives them addresses and moves
  * gates between them.  It sends its own queries (SNIB__REQ_ROUTE) over the nodes' links, and
