@@ -17,7 +17,8 @@
  * sim_queue.c    the fair lock's queue at the server
  * sim_crowd.c    worlds in which all tasks want one lock all the time: each process must have turns
  * sim_request.c  what every request says, when it leaves a process and when the server executes it
- * sim_check.c    what must be true of results, and at every step
+ * sim_result.c   what results may claim
+ * sim_check.c    what must be true at every step, and at the end
  */
 #ifndef SNIB_TESTS_SIM_H
 #define SNIB_TESTS_SIM_H
@@ -424,6 +425,17 @@ static inline bool sim_has(int fault)
     return still && (sim.enabled >> fault & 1) != 0;
 }
 
+/* Whether the world has this fault, though perhaps not any more. */
+static inline bool sim_may(int fault)
+{
+    return (sim.enabled >> fault & 1) != 0;
+}
+
+static inline snib__time sim_latest(snib__time a, snib__time b)
+{
+    return a > b ? a : b;
+}
+
 /* What a clock with a rate error reads at a true time. */
 static inline snib__time sim_clock_at(snib__time at, int ppm)
 {
@@ -559,10 +571,17 @@ void check_sent(struct sim_process *process, const char *bytes, size_t n);
 void check_input(struct sim_process *process, struct snib__link *link, const char *bytes, size_t n);
 void check_executed(void *context, uint64_t connection, const model_text *argv, size_t argc);
 
-/* sim_check.c */
-#define SIM_PROMPT (400 * SNIB__MS) /* see sim_check.c */
+/* In a stable world nothing takes longer than a few round trips, or the short sleeps of a waiter
+ * whose subscription was refused. */
+#define SIM_PROMPT (400 * SNIB__MS)
+
+/* sim_result.c */
+struct sim_owner *check_owner_of(struct sim_process *process, const struct sim_hold *hold);
+bool check_struck(const struct sim_owner *owner); /* by what no client can prevent */
+/* Since when the lock that the task waits for is available; SNIB__NEVER: it is not.  out_told: whether waiters were told. */
+snib__time check_open_since(const struct sim_task *task, bool *out_told);
+/* Since when the path between a process and the server is clear; SNIB__NEVER / 2: it is not. */
 snib__time check_clear_since(const struct sim_process *process, int link);
-void check_step(void);
 void check_granted(struct sim_process *process, struct sim_task *task, const struct sim_hold *hold);
 void check_passed(struct sim_process *process, const struct sim_task *task); /* a latch */
 void check_not_granted(struct sim_process *process, const struct sim_task *task, int32_t code);
@@ -570,6 +589,9 @@ void check_released(struct sim_process *process, const struct sim_hold *hold, in
 void check_extended(const struct sim_process *process, const struct sim_task *task);
 void check_identity(const struct sim_process *process, const struct snib__op *op);
 void check_lost(struct sim_process *process, const struct sim_hold *hold);
+
+/* sim_check.c */
+void check_step(void);
 void check_closed(struct sim_process *process);
 void check_end(void);
 
