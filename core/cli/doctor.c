@@ -62,7 +62,7 @@ static void found(struct doctor *doctor, enum verdict verdict, const char *what,
 /* The texts of a reply, to be freed; NULL with *err. */
 static char *ask(struct doctor *doctor, int32_t what, size_t *out_used, snib_error *err)
 {
-    char *texts = malloc(DOCTOR_TEXTS);
+    char *texts = calloc(1, DOCTOR_TEXTS + 1); /* a reply may have no text, or one */
     uint32_t count;
     if (!texts)
         abort();

@@ -60,7 +60,7 @@ static const char help[] =
     "  --permits N     one of N permits; sets N if it was never set; release, acl and\n"
     "                  plan: without N\n"
     "  --spin          like Redisson's spin lock: waiters poll, a release sends no message\n"
-    "  --plain         a string, like the locks of redis-py, redsync and node-redlock\n"
+    "  --plain         a string, like the locks of redis-py, redsync, redislock and node-redlock\n"
     "  --semaphore, --latch  release and acl only\n"
     "Without KIND, run and hold take a mutex, and release deletes what it finds.\n"
     "A NAME that begins with - follows --: snib info -- -x; snib run -- -x -- COMMAND\n"

@@ -49,13 +49,14 @@ static void settle_clients(struct stats *stats)
 
 static void add_client(struct stats *stats, const char *uuid)
 {
-    if (stats->clients_n == stats->clients_cap)
-        settle_clients(stats);
-    if (stats->clients_n >= stats->clients_cap / 2) {
-        stats->clients_cap = stats->clients_cap ? 2 * stats->clients_cap : 256;
-        stats->clients = realloc(stats->clients, stats->clients_cap * sizeof *stats->clients);
-        if (!stats->clients)
-            abort();
+    if (stats->clients_n == stats->clients_cap) {
+        settle_clients(stats); /* they repeat: a client may hold thousands of locks */
+        if (stats->clients_n >= stats->clients_cap / 2) {
+            stats->clients_cap = stats->clients_cap ? 2 * stats->clients_cap : 256;
+            stats->clients = realloc(stats->clients, stats->clients_cap * sizeof *stats->clients);
+            if (!stats->clients)
+                abort();
+        }
     }
     memcpy(stats->clients[stats->clients_n], uuid, UUID_N);
     stats->clients[stats->clients_n++][UUID_N] = '\0';
@@ -235,7 +236,7 @@ static const struct {
     const char *name, *type, *help;
 } figures[] = {
     [HOLDERS] = {"snib_lock_holders", "gauge",
-                 "Holders of the lock; a lock that does not exist has no sample"},
+                 "Holders of the lock; a free lock that nobody waits for has no sample"},
     [WAITING] = {"snib_lock_waiting_processes", "gauge", "Processes that wait for the lock"},
     [PERMITS] = {"snib_lock_permits", "gauge", "Permits, free or held"},
     [LEASE] = {"snib_lock_lease_remaining_seconds", "gauge",

@@ -299,6 +299,8 @@ static int loop(struct top *top, int signals)
                        (top->err.code != SNIB_OK || cli_now_ns() - top->heard_ns >= SECOND_NS);
         if (code < 0 && (sig || is_news || is_late))
             top_draw(top);
+        if (!top->has_screen)
+            cli_log_so_far(top->cli);
     }
     return code;
 }

@@ -213,8 +213,13 @@ static void take_numbers(struct lock *lock, const struct description *descriptio
     else if (is_cut)
         lock->holders += description->more;
     lock->changes = lock->asked == 0 || is_cut ? CLI_UNTOLD : fresh;
-    if (before != CLI_UNTOLD && lock->token != CLI_UNTOLD && lock->token - before > lock->changes)
-        lock->changes = lock->token - before;
+    int64_t granted = 0;
+    if (before == CLI_UNTOLD || lock->token == CLI_UNTOLD || lock->token <= before)
+        return;
+    if (__builtin_sub_overflow(lock->token, before, &granted))
+        granted = INT64_MAX;
+    if (granted > lock->changes)
+        lock->changes = granted;
 }
 
 void top_take_description(const struct top *top, struct lock *lock, int result,
@@ -231,7 +236,7 @@ void top_take_description(const struct top *top, struct lock *lock, int result,
     if (!is_free || lock->waiting > 0) {
         lock->free_n = 0;
         lock->is_missed = false;
-    } else if (!lock->is_missed) { /* else the searches count */
+    } else if (!lock->is_missed && !kind) { /* else the searches count */
         lock->free_n++;
     }
     snprintf(lock->kind, sizeof lock->kind, "%s", kind ? kind : "");

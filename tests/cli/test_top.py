@@ -55,10 +55,10 @@ class Top(CommandCase):
         self.assertEqual((value["complete"], value["total"]), (True, len(value["locks"])))
         return {lock["name"]: lock for lock in value["locks"]}
 
-    def stream(self, *words, env=None):
+    def stream(self, *words, env=None, stderr=None):
         """The values of snib top --json, each when it comes."""
         process = subprocess.Popen([SNIB, "top", "--json", *words], env={**self.env, **(env or {})}, text=True,
-                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr)
         self.started.append(process)
         for line in process.stdout:
             if not line.endswith("\n"): # its end came first
@@ -317,6 +317,17 @@ class Top(CommandCase):
             screen.wait_text(r"\n1 lock, ")
         server("DEL", "{open")
         screen.wait_text(r"\n0 locks, ")
+
+    def test_what_is_seldom_found(self):
+        """A name that cannot be queried stays until a search over all keys does not find it, however long that takes."""
+        self.server("DEBUG", "POPULATE", 60000, "data") # a search takes twenty refreshes
+        self.server("HSET", "{open", f"{OWNER}1", 1)
+        values = (value for value in self.stream(*SOON) if "error" not in value)
+        self.until(values, lambda value: value["total"] == 1)
+        for value in itertools.islice(values, 30):
+            self.assertEqual([(lock["name"], lock["kind"]) for lock in value["locks"]], [("{open", "other")])
+        self.server("DEL", "{open")
+        self.until(values, lambda value: value["total"] == 0)
 
     def test_server_away_from_the_start(self):
         url = f"unix://{self.folder.name}/nobody?patience=100ms"
@@ -672,6 +683,14 @@ class Top(CommandCase):
         self.assertEqual(self.end(process), (0, ""))
 
     # ---- usage -----------------------------------------------------------------------------------
+
+    def test_json_and_the_log(self):
+        """Records are reported when they come, not when it ends."""
+        server = Server()
+        self.addCleanup(server.stop)
+        values = self.stream(*SOON, "-v", env={"SNIB_URL": server.url + PATIENT}, stderr=subprocess.PIPE)
+        self.until(values, lambda value: True)
+        self.assertIn("connected", self.started[-1].stderr.readline())
 
     def test_not_a_terminal(self):
         done = self.snib("top")
