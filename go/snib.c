@@ -6,7 +6,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "c0a824fb19fcf561"
+#define SNIB_BUILD_ID "31ad0a404908bbf4"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -2439,6 +2439,7 @@ struct snib__op {
     bool within;      /* set by the caller: part of another operation, which counts for both */
     bool unconfirmed; /* it ended behind this client's own release, whose outcome is unknown */
     uint8_t reason;   /* for SNIB_LOST: enum snib_reason */
+    uint8_t misfits;  /* replies to it of a form that answers something else */
     uint64_t owner;
     snib__time latest; /* until then its first attempt may linger after the wait */
     union {
@@ -2590,6 +2591,7 @@ struct snib__hold {
     snib__time acquired_at;
     union {
         int64_t fencing; /* kinds with tokens; 0: none; see snib__hold_fencing() */
+        uint64_t writer; /* READ: the number of its owner's write hold, if it is WITHIN one */
         struct {
             /* PERMITS, SEMAPHORE: the ids are `number` and the numbers after it */
             uint32_t permits;
@@ -16406,7 +16408,7 @@ static void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st
  * lane.c      extra command connections, for threads that call at the same time
  * durable.c   grants that count only once replicas have them
  * link.c      one connection to a node: connect, back-off, silence
- * route.c     which node serves a name, with single.c, sentinel.c, cluster.c
+ * route.c     which node serves a name, with single.c, sentinel.c (sentinels.c, ears.c), cluster.c (map.c)
  * move.c      names that move to another node, and their holds
  * pause.c     requests that no node can serve yet, kept for a retry
  * map.c       a cluster's slot map, as reported by its nodes
@@ -16450,11 +16452,9 @@ enum {
     SNIB__LISTENS = 1024,    /* fair: also subscribed to its own channel, for Redisson's messages */
     SNIB__QUEUES = 2048,     /* fair: its requests ask for a place if the lock is not free */
     SNIB__SEATED = 4096,     /* fair: it had a place, which must be given back */
-    SNIB__LENT = 8192,       /* read: it shares the number of the same owner's write hold */
+    SNIB__JOINS = 8192,      /* read: it joins its owner's write hold, `writer` */
     SNIB__ABANDONED = 16384, /* a user dropped it without a release: it must not be released */
-    SNIB__KEPT =
-        2048, /* read, write: an abandoned read has its number, which must not be released */
-    SNIB__ASKED = 32768 /* the new server of its name has already been asked about it */
+    SNIB__ASKED = 32768      /* the new server of its name has already been asked about it */
 };
 
 /* op->stage */
@@ -16698,9 +16698,6 @@ struct snib__node { /* one server */
     /* when a request that may shorten leases was left on a broken connection, 0: never; which could not be ended, so
      * that it may still arrive, for holds from before then */
     snib__time astray_at, shortens_at;
-    /* the same of a release of a read that had the number of a write hold */
-    snib__time unreads_at;
-    bool unread_astray;
     snib__time moved_at; /* when the server's clock was found to have moved; 0: never */
     bool moved_back;     /* it was set back */
     bool ever_ready;
@@ -16846,7 +16843,7 @@ static void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__
 
 /* node.c */
 /* A broken connection cannot be ended at the server. left: with requests still on it. */
-static void snib__node_unended(struct snib__engine *e, struct snib__node *node, bool left, snib__time now);
+static void snib__node_unended(struct snib__engine *e, struct snib__node *node, bool left);
 static int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number,
                     snib__time now);
 /* Resend a request that a server did not carry out to the node that serves its name now. */
@@ -17057,7 +17054,6 @@ static void snib__gate_forget_hold(struct snib__engine *e, struct snib__hold *ho
 static void snib__gate_end_op(struct snib__engine *e, struct snib__op *op, int32_t code);
 static bool snib__gate_joins(struct snib__engine *e, struct snib__op *op, snib__time now);
 static int32_t snib__gate_meets(struct snib__engine *e, struct snib__op *op, snib__time now);
-static struct snib__hold *snib__gate_lender(const struct snib__engine *e, const struct snib__hold *read);
 static bool snib__gate_reads_on(const struct snib__engine *e, const struct snib__hold *hold);
 /* The number of an attempt may be at a server that is not asked: it is remembered, and the next try has another one. */
 static void snib__gate_renumber(struct snib__engine *e, struct snib__hold *hold, snib__time now);
@@ -17105,7 +17101,6 @@ static void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
 
 /* share.c */
 static void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
-static bool snib__share_number_busy(const struct snib__hold *hold);
 static void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
 static void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         const struct snib__verdict *verdict, snib__time now);
@@ -18119,11 +18114,12 @@ static const struct snib__script_text {
      6848, "9dc1f59bf761119a2576487c6decc4558c998ea7"},
     {"fair_info",
      "local left = redis.call('pttl', KEYS[1])\n"
-     "local mode = redis.call('hget', KEYS[1], 'mode')\n"
-     "if mode == 'read' or mode == 'write' then\n"
-     "    return redis.error_reply('WRONGTYPE the hash is a read/write lock')\n"
-     "end\n"
      "local field = left == -2 and {} or redis.call('hgetall', KEYS[1])\n"
+     "for i = 1, #field, 2 do\n"
+     "    if field[i] == 'mode' and (field[i + 1] == 'read' or field[i + 1] == 'write') then\n"
+     "        return redis.error_reply('WRONGTYPE the hash is a read/write lock')\n"
+     "    end\n"
+     "end\n"
      "return {\n"
      "    left,\n"
      "    string.sub(field[1] or '', 1, 127),\n"
@@ -18131,7 +18127,7 @@ static const struct snib__script_text {
      "    redis.call('llen', KEYS[2]),\n"
      "    redis.call('get', KEYS[3]) or '0',\n"
      "}\n",
-     441, "63810c245d3fa52029a289297a14437c7e06e115"},
+     473, "5e4fa3c176539042b079b13b79989248f4a75201"},
     {"fair_release",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -18843,15 +18839,16 @@ static const struct snib__script_text {
      417, "cb8fad88dd914449b648fd2ec7c8411d86655c89"},
     {"mutex_info",
      "local left = redis.call('pttl', KEYS[1])\n"
-     "local mode = redis.call('hget', KEYS[1], 'mode')\n"
-     "if mode == 'read' or mode == 'write' then\n"
-     "    return redis.error_reply('WRONGTYPE the hash is a read/write lock')\n"
-     "end\n"
      "local field = left == -2 and {} or redis.call('hgetall', KEYS[1])\n"
+     "for i = 1, #field, 2 do\n"
+     "    if field[i] == 'mode' and (field[i + 1] == 'read' or field[i + 1] == 'write') then\n"
+     "        return redis.error_reply('WRONGTYPE the hash is a read/write lock')\n"
+     "    end\n"
+     "end\n"
      "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
      "local token = KEYS[2] and redis.call('get', KEYS[2]) or ''\n"
      "return { left, string.sub(field[1] or '', 1, 127), tonumber(field[2] or 0) or 0, subscribed[2] or -1, token }\n",
-     503, "611398ca596daf162d59b51440a471fa4b89457b"},
+     535, "0ca83a3e6c6a71033c81c35327e5d57570d58f62"},
     {"mutex_release",
      "if redis.call('hdel', KEYS[1], ARGV[1]) == 0 then\n"
      "    return 0\n"
@@ -19315,7 +19312,7 @@ static const struct snib__script_text {
      "        if mark > 0 then\n"
      "            return mark\n"
      "        end\n"
-     "    elseif mode ~= 'write' or redis.call('hexists', KEYS[1], ARGV[1] .. ':write') == 0 then\n"
+     "    elseif mode ~= 'write' or not ARGV[3] or redis.call('hexists', KEYS[1], ARGV[3] .. ':write') == 0 then\n"
      "        return left\n"
      "    end\n"
      "elseif left == -2 then\n"
@@ -19341,7 +19338,7 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "return nil\n",
-     1190, "3341f35a2a6b2efbd80c203d93dd43d7e5164c68"},
+     1205, "cfa404b8d0cd5b9bb293c8a4b6bea745b0eb1437"},
     {"read_force",
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
      "if mode == 'write' then\n"
@@ -20889,15 +20886,16 @@ static const struct snib__script_text snib__script_sharded[] = {
      418, "da2dcc85d1fc5c5f09caab850497baacd94c31e9"},
     {"mutex_info",
      "local left = redis.call('pttl', KEYS[1])\n"
-     "local mode = redis.call('hget', KEYS[1], 'mode')\n"
-     "if mode == 'read' or mode == 'write' then\n"
-     "    return redis.error_reply('WRONGTYPE the hash is a read/write lock')\n"
-     "end\n"
      "local field = left == -2 and {} or redis.call('hgetall', KEYS[1])\n"
+     "for i = 1, #field, 2 do\n"
+     "    if field[i] == 'mode' and (field[i + 1] == 'read' or field[i + 1] == 'write') then\n"
+     "        return redis.error_reply('WRONGTYPE the hash is a read/write lock')\n"
+     "    end\n"
+     "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "local token = KEYS[2] and redis.call('get', KEYS[2]) or ''\n"
      "return { left, string.sub(field[1] or '', 1, 127), tonumber(field[2] or 0) or 0, subscribed[2] or -1, token }\n",
-     508, "b9fe113d22e4bb27df543648e8370e1935ad745e"},
+     540, "4bbba4423fd26044c2ece4206f41bd53dcc3e377"},
     {"mutex_release",
      "if redis.call('hdel', KEYS[1], ARGV[1]) == 0 then\n"
      "    return 0\n"
@@ -22635,15 +22633,16 @@ static const struct snib__script_text snib__script_both[] = {
      "    return math.max(classic, sharded)\n"
      "end\n"
      "local left = redis.call('pttl', KEYS[1])\n"
-     "local mode = redis.call('hget', KEYS[1], 'mode')\n"
-     "if mode == 'read' or mode == 'write' then\n"
-     "    return redis.error_reply('WRONGTYPE the hash is a read/write lock')\n"
-     "end\n"
      "local field = left == -2 and {} or redis.call('hgetall', KEYS[1])\n"
+     "for i = 1, #field, 2 do\n"
+     "    if field[i] == 'mode' and (field[i + 1] == 'read' or field[i + 1] == 'write') then\n"
+     "        return redis.error_reply('WRONGTYPE the hash is a read/write lock')\n"
+     "    end\n"
+     "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "local token = KEYS[2] and redis.call('get', KEYS[2]) or ''\n"
      "return { left, string.sub(field[1] or '', 1, 127), tonumber(field[2] or 0) or 0, subscribed[2] or -1, token }\n",
-     845, "17c19416dc39b33e89cebd2c5b6d35529ed9abe1"},
+     877, "19425cf1d22f4f92b24d9cbe5a7d64e1776503f0"},
     {"mutex_release",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -23747,8 +23746,8 @@ static void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const 
 /* route.h - which node serves a name, and what happens when that changes.
  *
  * single.c    one server, for good
- * sentinel.c  one server at a time, as the sentinels report
- * cluster.c   one server per slot, as the servers report
+ * sentinel.c  one server at a time, as the sentinels report; with sentinels.c and ears.c
+ * cluster.c   one server per slot, as the servers report; with map.c
  *
  * The engine tells a route what happened; a route creates nodes, gives them addresses and moves
  * gates between them.  It sends its own queries (SNIB__REQ_ROUTE) over the nodes' links, and
@@ -25973,6 +25972,228 @@ static void snib__durable_down(struct snib__engine *e, struct snib__link *link, 
         link->wanted = true; /* after its pause */
 }
 
+/* ---- engine/ears.c ----------------------------------------------------------------------------*/
+
+/* ears.c - subscriptions to sentinels: a switch that is announced need not wait for the next query.
+ *
+ * Up to five are subscribed to, because the sentinel that led a failover announces it a second or
+ * two before the others, and any of them may be the one.
+ */
+
+/* ---- engine/sentinel.h ------------------------------------------------------------------------*/
+
+/* sentinel.h - shared by sentinel.c, which asks the sentinels in turn, sentinels.c, which knows them all, and ears.c, which
+ * listens to them. */
+#ifndef SNIB__SENTINEL_H
+#define SNIB__SENTINEL_H
+
+
+#define SNIB__SENTINELS_MAX 32 /* the URL names no more; a bit each in a set of them */
+#define SNIB__SENTINEL_POLL (1000 * SNIB__MS) /* between queries while the master replies */
+#define SNIB__SENTINEL_PAUSE (100 * SNIB__MS) /* after a failure: doubled each time, */
+#define SNIB__SENTINEL_REST (2000 * SNIB__MS) /* ... up to this */
+#define SNIB__SENTINEL_SHUN                                                                        \
+    (30000 * SNIB__MS) /* polls ask a failed sentinel again after a pause of at most this */
+
+/* The result of the last query. */
+enum snib__outcome {
+    SNIB__OUTCOME_NONE,  /* never asked, or no answer */
+    SNIB__OUTCOME_GOOD,  /* believed */
+    SNIB__OUTCOME_STALE, /* not believed */
+    SNIB__OUTCOME_UNKNOWN,
+    SNIB__OUTCOME_REFUSED /* refused in a way that a retry would meet again */
+};
+
+struct snib__sentinel {
+    struct snib__node *node;
+    bool named;           /* in the URL */
+    bool asked;           /* and it has not answered yet */
+    bool others;          /* asked for the other sentinels on this connection */
+    snib__time others_at; /* ... or on an earlier one: when it was last */
+    bool switched;        /* it has announced a switch: its next answer is about that */
+    bool deaf;            /* it refuses the subscription */
+    uint8_t outcome;
+    bool has_epoch;
+    uint32_t voters; /* the sentinels that it knows, itself included; 0: it does not say */
+    uint64_t epoch;  /* of its answer */
+    struct snib__address address;
+    snib__time shun, shun_until; /* skipped by polls until then, after a failure */
+    bool heard;                  /* subscribed to, or about to be */
+    bool confirmed;              /* a subscription is confirmed on this connection, ... */
+    snib__time confirmed_at;     /* ... since then */
+    snib__time listen, listen_pause;
+    int32_t code;       /* REFUSED */
+    uint32_t questions; /* under way; only the answer to the last counts */
+};
+
+struct snib__sentinels {
+    struct snib__sentinel all[SNIB__SENTINELS_MAX];
+    uint32_t n;
+    uint32_t turn;     /* the last one asked */
+    uint32_t left;     /* how many the round has still to ask */
+    bool round;        /* a round is running */
+    bool failed;       /* home is down, and was tried at this address */
+    bool told;         /* that sentinels were set up anew, which name another master, */
+    bool told_unaware; /* ... or that none knows the service any more */
+    uint64_t epoch;    /* the highest that was believed */
+    snib__time late;   /* when the next one is asked in parallel */
+    snib__time next;   /* when the next round begins */
+    snib__time pause;  /* after the last useless round */
+};
+
+static inline struct snib__sentinels *snib__sentinels_of(const struct snib__engine *e)
+{
+    return e->map;
+}
+
+/* A pause after one more failure. */
+static inline snib__time snib__sentinel_longer(snib__time pause, snib__time first, snib__time most)
+{
+    return pause == 0 ? first : pause * 2 > most ? most : pause * 2;
+}
+
+/* The one with this node; NULL: it is the master's. */
+static struct snib__sentinel *snib__sentinel_of(const struct snib__engine *e,
+                                         const struct snib__node *node);
+/* Add one, unless it is there already or there is no room.  False: out of memory. */
+static bool snib__sentinel_add(struct snib__engine *e, const struct snib__address *address, bool named);
+/* Another sentinel has named this one. */
+static void snib__sentinel_learn(struct snib__engine *e, const struct snib__address *address);
+/* One of more than half of them that agree on an epoch lower than one already seen: they were set up from scratch and count
+ * from 0 again.  NULL: there is none. */
+static const struct snib__sentinel *snib__sentinels_of_most(const struct snib__engine *e);
+
+/* Subscribe to as many as it takes. */
+static void snib__ears_tick(struct snib__engine *e, snib__time now);
+/* When that is to be called again. */
+static snib__time snib__ears_deadline(const struct snib__engine *e);
+/* The connection for its news is there, or has ended. */
+static void snib__ear_ready(struct snib__sentinel *one);
+static void snib__ear_down(struct snib__sentinel *one, snib__time now);
+/* A message or a reply on it.  True: a switch is announced. */
+static bool snib__ear_heard(struct snib__engine *e, struct snib__sentinel *one,
+                     const struct snib__value *reply, uint32_t n, snib__time now);
+
+#endif
+
+#include <string.h>
+
+#define EARS 5
+
+/* The leader of a failover publishes the second when it has promoted a replica, and the first when
+ * the other replicas follow it: a second or more during which the old master continues.  The other
+ * sentinels publish the first only. */
+static const char *const ear_news[] = {"+switch-master", "+promoted-slave"};
+
+static struct snib__link *ear_link(const struct snib__sentinel *one)
+{
+    return &one->node->links[SNIB__PUBSUB];
+}
+
+/* When the next sentinel should be subscribed to, and which; SNIB__NEVER:
+ * enough are, or none is left. */
+static snib__time ears_next(struct snib__sentinels *map, struct snib__sentinel **out)
+{
+    snib__time first = SNIB__NEVER;
+    uint32_t ears = 0;
+    for (uint32_t i = 0; i < map->n; i++) {
+        struct snib__sentinel *one = &map->all[i];
+        snib__time at = one->listen > one->shun_until ? one->listen : one->shun_until;
+        ears += one->heard;
+        if (one->heard || one->deaf || at >= first)
+            continue;
+        first = at;
+        *out = one;
+    }
+    return ears < EARS ? first : SNIB__NEVER;
+}
+
+static void snib__ears_tick(struct snib__engine *e, snib__time now)
+{
+    struct snib__sentinels *map = snib__sentinels_of(e);
+    struct snib__sentinel *next = NULL;
+    while (ears_next(map, &next) <= now) {
+        next->heard = true;
+        if (ear_link(next)->conn.state != SNIB__CONN_READY)
+            snib__link_want(e, ear_link(next), now);
+    }
+    /* an idle client has not checked whether they are still up */
+    for (uint32_t i = 0; i < map->n; i++)
+        if (map->all[i].heard && ear_link(&map->all[i])->conn.state == SNIB__CONN_READY)
+            ear_link(&map->all[i])->wanted = true;
+}
+
+static snib__time snib__ears_deadline(const struct snib__engine *e)
+{
+    struct snib__sentinels *map = snib__sentinels_of(e);
+    struct snib__sentinel *next = NULL;
+    for (uint32_t i = 0; i < map->n; i++)
+        if (map->all[i].heard && !ear_link(&map->all[i])->wanted &&
+            ear_link(&map->all[i])->conn.state == SNIB__CONN_READY)
+            return 0;
+    return ears_next(map, &next);
+}
+
+static void snib__ear_ready(struct snib__sentinel *one)
+{
+    for (int i = 0; i < 2; i++)
+        snib__chan_say(one->node, "SUBSCRIBE", ear_news[i], strlen(ear_news[i]));
+}
+
+static void snib__ear_down(struct snib__sentinel *one, snib__time now)
+{
+    if (one->confirmed && now >= one->confirmed_at + SNIB__SENTINEL_POLL)
+        one->listen_pause = 0;
+    one->heard = false;
+    one->confirmed = false;
+    one->listen = now + one->listen_pause;
+    one->listen_pause =
+        snib__sentinel_longer(one->listen_pause, SNIB__SENTINEL_PAUSE, SNIB__SENTINEL_REST);
+}
+
+/* "service old-host old-port new-host new-port", or "slave name host port @ service ...":
+ * only the service is believed. */
+static bool ear_about_ours(const struct snib__engine *e, const char *channel, const char *text)
+{
+    size_t n = strlen(e->config.service);
+    if (strcmp(channel, "+promoted-slave") == 0) {
+        text = strstr(text, " @ ");
+        text = text ? text + 3 : "";
+    }
+    return strncmp(text, e->config.service, n) == 0 && text[n] == ' ';
+}
+
+/* The second subscription is optional: a user may lack the permission for it. */
+static void ear_refused(struct snib__engine *e, struct snib__sentinel *one)
+{
+    if (one->confirmed || one->deaf)
+        return;
+    one->deaf = true;
+    one->heard = false;
+    snib__engine_log(e, SNIB_LOG_WARNING,
+                     "%s refused the subscription to +switch-master: allow this user +subscribe",
+                     one->node->where);
+}
+
+static bool snib__ear_heard(struct snib__engine *e, struct snib__sentinel *one,
+                     const struct snib__value *reply, uint32_t n, snib__time now)
+{
+    const struct snib__resp *resp = ear_link(one)->conn.resp;
+    if (reply->type == SNIB__RESP_ERROR) {
+        ear_refused(e, one);
+        return false;
+    }
+    if (n != 4 || reply[1].type != SNIB__RESP_STRING || reply[2].type != SNIB__RESP_STRING)
+        return false;
+    const char *what = snib__resp_text(resp, &reply[1]);
+    if (!one->confirmed && strcmp(what, "subscribe") == 0) {
+        one->confirmed = true;
+        one->confirmed_at = now;
+    }
+    return strcmp(what, "message") == 0 && reply[3].type == SNIB__RESP_STRING &&
+           ear_about_ours(e, snib__resp_text(resp, &reply[2]), snib__resp_text(resp, &reply[3]));
+}
+
 /* ---- engine/engine.c --------------------------------------------------------------------------*/
 
 /* engine.c - the engine as a whole: creation, time, close, statistics. */
@@ -26805,28 +27026,20 @@ static struct snib__gate *gate_opposite(const struct snib__engine *e, const stru
                : NULL;
 }
 
-/* The write hold whose number a read has; NULL: it has been released since. */
-static struct snib__hold *snib__gate_lender(const struct snib__engine *e, const struct snib__hold *read)
-{
-    const struct snib__gate *gate = read->flags & SNIB__LENT ? gate_opposite(e, read->gate) : NULL;
-    struct snib__hold *hold = gate ? gate->active : NULL;
-    return hold && hold->number == read->number && hold->phase == SNIB__HELD ? hold : NULL;
-}
-
-/* Whether this is a write hold whose number a read of its owner has: both sides are one key with one lease at the server, so
- * what keeps the read keeps the write side, too. */
+/* Whether this is a write hold within which its owner reads: both sides are one key with one lease at the server, so what
+ * keeps the read keeps the write side, too. */
 static bool snib__gate_reads_on(const struct snib__engine *e, const struct snib__hold *hold)
 {
     bool writes = hold->gate->kind->kind == SNIB_WRITE;
     const struct snib__gate *reads = writes ? gate_opposite(e, hold->gate) : NULL;
     const struct snib__hold *peer = reads ? reads->peers : NULL;
-    while (peer && peer->number != hold->number)
+    while (peer && !((peer->flags & SNIB__JOINS) && peer->writer == hold->number))
         peer = peer->peer_next;
     return peer != NULL;
 }
 
-/* The number of the owner's write hold, reused for its read hold so that the server sees them as
- * one; 0: a new number.  A reader that asks for the write lock would wait for itself: *out_code. */
+/* The number of the owner's write hold, which lets its read in; 0: there is none.  A reader that asks for the write lock
+ * would wait for itself: *out_code. */
 static uint64_t gate_other_side(struct snib__engine *e, const struct snib__gate *gate,
                                 uint64_t owner, snib__time now, int32_t *out_code)
 {
@@ -26839,15 +27052,15 @@ static uint64_t gate_other_side(struct snib__engine *e, const struct snib__gate 
 }
 
 /* The owner may have got the other side of the lock since the operation began, and would wait for itself.  SNIB_AGAIN: a read
- * has the number of the write hold now; an error: a write ends with it. */
+ * is within the write hold now; an error: a write ends with it. */
 static int32_t snib__gate_meets(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     int32_t code = SNIB_OK;
     uint64_t number = gate_other_side(e, op->gate, op->owner, now, &code);
-    if (number == 0 || number == op->hold->number)
+    if (number == 0 || ((op->hold->flags & SNIB__JOINS) && number == op->hold->writer))
         return code;
-    op->hold->number = number;
-    op->hold->flags |= SNIB__LENT;
+    op->hold->writer = number;
+    op->hold->flags |= SNIB__JOINS;
     op->joined = ++e->next_serial;
     return SNIB_AGAIN;
 }
@@ -26908,8 +27121,8 @@ static struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib
         return op;
     }
     if (number) {
-        hold->number = number;
-        hold->flags |= SNIB__LENT;
+        hold->writer = number;
+        hold->flags |= SNIB__JOINS;
         op->joined = op->serial;
     }
     hold->owner = how->owner;
@@ -27031,8 +27244,7 @@ static void gate_settle(struct snib__engine *e, struct snib__gate *gate, snib__t
 static void snib__gate_renumber(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     const struct snib__lock_kind *kind = hold->gate->kind;
-    if (kind->discipline == SNIB__QUEUED || kind->traits & (SNIB__UNOWNED | SNIB__NO_HOLD) ||
-        hold->flags & SNIB__LENT)
+    if (kind->discipline == SNIB__QUEUED || kind->traits & (SNIB__UNOWNED | SNIB__NO_HOLD))
         return;
     /* by field: a hold of a gate with one at a time is shorter in memory than its struct */
     struct snib__hold astray = {.gate = hold->gate,
@@ -27183,14 +27395,12 @@ static bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__
 #define GIVEN_FEW 128
 #define GIVEN_MANY 8192
 #define GIVEN_FLIGHT 64                 /* repeated at a time */
-#define GIVEN_IDENTITY 0x7fffffffu      /* the bits of a node's identity that are remembered */
 #define GIVEN_LATELY (10000 * SNIB__MS) /* a replica that is promoted is seldom further behind */
 
 struct snib__given {
     struct snib__gate *gate;       /* NULL: unused */
     const struct snib__node *node; /* NULL: none was told */
-    uint32_t identity : 31;        /* of the last server that was told */
-    uint32_t lent : 1;             /* a read under a write hold: its number is that one's */
+    uint32_t identity;             /* of the last server that was told */
     uint32_t lease_ms : 27;
     uint32_t kept : 1; /* lost, and the program is not done with it */
     uint32_t options : 4;
@@ -27246,8 +27456,7 @@ static struct snib__given *given_place(struct snib__engine *e, snib__time now)
     return given;
 }
 
-/* It stays in the ring: a third server may be further behind than the second.  A later read with the
- * same number would be released with this one; its own release will do. */
+/* It stays in the ring: a third server may be further behind than the second. */
 static void given_again(struct snib__engine *e, struct snib__given *given, snib__time now)
 {
     struct snib__hold past = {.gate = given->gate,
@@ -27255,13 +27464,12 @@ static void given_again(struct snib__engine *e, struct snib__given *given, snib_
                               .lease_ms = given->lease_ms,
                               .fencing = given->fencing,
                               .options = given->options,
-                              .flags = given->lent ? SNIB__LENT : 0,
                               .deadline = given->until};
-    struct snib__hold *again = snib__share_number_busy(&past) ? NULL : snib__hold_again(e, &past);
+    struct snib__hold *again = snib__hold_again(e, &past);
     if (!again)
         return;
     given->node = given->gate->node;
-    given->identity = given->node->identity & GIVEN_IDENTITY;
+    given->identity = given->node->identity;
     given->told_at = now;
     again->repeated = 1;
     e->given_flight++;
@@ -27272,7 +27480,7 @@ static void given_again(struct snib__engine *e, struct snib__given *given, snib_
 static bool given_is_due(const struct snib__engine *e, const struct snib__given *given)
 {
     const struct snib__node *node = given->gate->node;
-    bool same = node == given->node && (node->identity & GIVEN_IDENTITY) == given->identity &&
+    bool same = node == given->node && node->identity == given->identity &&
                 !snib__gate_moved(e, given->gate, given->told_at);
     return !same && !given->kept;
 }
@@ -27320,8 +27528,7 @@ static void given_add(struct snib__engine *e, const struct snib__hold *hold, boo
     *given = (struct snib__given){
         .gate = hold->gate,
         .node = back ? NULL : hold->gate->node,
-        .identity = hold->gate->node->identity & GIVEN_IDENTITY,
-        .lent = (hold->flags & SNIB__LENT) != 0,
+        .identity = hold->gate->node->identity,
         .lease_ms = hold->lease_ms,
         .kept = kept,
         .number = hold->number,
@@ -27761,21 +27968,11 @@ static void hold_leave(struct snib__engine *e, struct snib__hold *hold, snib__ti
     snib__gate_put(e, gate);
 }
 
-/* Its owner's later reads under the same write hold have its number, and must leave it there. */
-static void hold_keep_number(const struct snib__engine *e, const struct snib__hold *hold)
-{
-    struct snib__hold *writer = snib__gate_lender(e, hold);
-    if (writer)
-        writer->flags |= SNIB__KEPT;
-}
-
 static void snib__hold_abandon(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     snib__hold_over(e, hold, now);
-    if (hold->phase == SNIB__HELD || hold->phase == SNIB__LOST) {
+    if (hold->phase == SNIB__HELD || hold->phase == SNIB__LOST)
         hold->flags |= SNIB__ABANDONED;
-        hold_keep_number(e, hold);
-    }
     if (hold->phase == SNIB__HELD && hold->users == 0)
         hold_leave(e, hold, now);
 }
@@ -28224,7 +28421,7 @@ static int snib__lane_kill(struct snib__engine *e, struct snib__node *node, snib
                                      .subject = &node->lanes[i],
                                      .number = (uint64_t)lost->kill_id};
         if (lost->left)
-            snib__node_unended(e, node, true, now);
+            snib__node_unended(e, node, true);
         lost->left = false;
         if (lost->kill_id == 0)
             continue;
@@ -29386,6 +29583,7 @@ static void snib__slot_confirm(struct snib__engine *e, uint16_t slot, bool anew,
 #include <string.h>
 
 #define NODE_TELL_AGAIN (60000 * SNIB__MS) /* between log records of the same failure to connect */
+#define NODE_MISFITS 3 /* an operation ends with so many replies to it that do not fit */
 
 static void node_set_address(struct snib__node *node, const struct snib__address *address)
 {
@@ -29481,8 +29679,6 @@ static void snib__node_rename(struct snib__engine *e, struct snib__node *node,
     node->failure = SNIB_EUNREACHABLE;
     node->words[0] = 0;
     node->moved_at = node->failed_over_at = node->astray_at = node->shortens_at = 0;
-    node->unreads_at = 0;
-    node->unread_astray = false;
     node->moved_back = false;
     snib__durable_renamed(node);
     for (int kind = 0; kind < 2; kind++) {
@@ -29722,8 +29918,6 @@ static void snib__node_link_down(struct snib__engine *e, struct snib__link *link
         snib__route_misfit_words(e, link, node->words);
     while (snib__conn_orphan(conn, &request)) {
         snib__lane_answered(e, link, &request);
-        node->unread_astray |= request.kind == SNIB__REQ_RELEASE && request.subject &&
-                               (((struct snib__hold *)request.subject)->flags & SNIB__LENT);
         snib__node_orphan(e, &request, code, os_error, now);
     }
     /* Credentials requested at each connect may be right the next time,
@@ -29735,11 +29929,9 @@ static void snib__node_link_down(struct snib__engine *e, struct snib__link *link
     node_arm_ops(e, node);
 }
 
-static void snib__node_unended(struct snib__engine *e, struct snib__node *node, bool left, snib__time now)
+static void snib__node_unended(struct snib__engine *e, struct snib__node *node, bool left)
 {
     uint8_t told = left ? 2 : 1;
-    if (left && node->unread_astray)
-        node->unreads_at = now;
     if (node->kind != SNIB__SERVER || e->told_unended >= told)
         return;
     e->told_unended = told;
@@ -29758,13 +29950,13 @@ static void snib__node_unended(struct snib__engine *e, struct snib__node *node, 
 
 /* Warn if broken connections cannot be ended at the server, or one was not: what was left on that may still arrive. */
 static void node_check_ends(struct snib__engine *e, struct snib__node *node,
-                            struct snib__conn *conn, snib__time now)
+                            struct snib__conn *conn)
 {
     if (conn->left && node->astray_at)
         node->shortens_at = node->astray_at;
     node->astray_at = 0;
     if (conn->left || conn->server_id == 0 || conn->run_id[0] == 0)
-        snib__node_unended(e, node, conn->left, now);
+        snib__node_unended(e, node, conn->left);
     conn->left = false;
 }
 
@@ -29802,7 +29994,7 @@ static void snib__node_link_ready(struct snib__engine *e, struct snib__link *lin
             "and the server can read and change all traffic");
     e->told_insecure = true;
     snib__engine_log(e, SNIB_LOG_INFO, "connected to %s", snib__node_where(e, node));
-    node_check_ends(e, node, conn, now);
+    node_check_ends(e, node, conn);
     if (other)
         snib__engine_log(e, SNIB_LOG_WARNING, "%s was restarted or replaced",
                          snib__node_where(e, node));
@@ -29932,13 +30124,18 @@ static bool node_misfits(const struct snib__request *request, const struct snib_
     }
 }
 
-/* Replies are out of step: the link ends, and with it what is on the way there, this request included. */
+/* Replies are out of step: the link ends, and with it what is on the way there.  The request is among that again, because it
+ * may be carried out later.  A peer that always answers an operation like this does so on each connection. */
 static void node_misfit(struct snib__engine *e, struct snib__link *link,
                         const struct snib__request *request, snib__time now)
 {
-    struct snib__request unanswered = *request;
+    struct snib__op *op = snib__request_op(request);
+    snib__conn_expect(&link->conn, request); /* in the place that it has just left */
+    if (op && ++op->misfits == NODE_MISFITS) {
+        snib__gate_leave(e, op, now);
+        snib__op_done(e, op, SNIB_EPROTOCOL);
+    }
     snib__link_close(e, link, SNIB_EPROTOCOL, now);
-    snib__node_orphan(e, &unanswered, SNIB_EPROTOCOL, 0, now);
 }
 
 static void snib__node_answer(struct snib__engine *e, struct snib__link *link,
@@ -30007,7 +30204,7 @@ static void snib__node_answer(struct snib__engine *e, struct snib__link *link,
     case SNIB__REQ_KILL: /* or there was nothing to end */
         ((struct snib__link *)request->subject)->conn.kill_id = 0;
         if (error)
-            snib__node_unended(e, node, true, now);
+            snib__node_unended(e, node, true);
         break;
     case SNIB__REQ_WAIT:
     case SNIB__REQ_COUNT:
@@ -30127,7 +30324,7 @@ static struct snib__hold *snib__hold_again(struct snib__engine *e, const struct 
     struct snib__hold *again = snib__hold_new(e, hold->gate);
     if (again) {
         again->number = hold->number;
-        again->flags = hold->flags & (SNIB__LENT | SNIB__INHERITED);
+        again->flags = hold->flags & SNIB__INHERITED;
         again->lease_ms = hold->lease_ms;
         again->exact = hold->exact;
         again->member = hold->member;
@@ -30136,7 +30333,7 @@ static struct snib__hold *snib__hold_again(struct snib__engine *e, const struct 
         again->deadline = hold->deadline;
         again->acquired_at = hold->acquired_at;
         if (!snib__gate_sole(hold->gate))
-            snib__gate_join(again); /* its number stays in use until it is gone */
+            snib__gate_join(again);
     }
     return again;
 }
@@ -31410,13 +31607,6 @@ static void release_begin(struct snib__engine *e, struct snib__hold *hold, bool 
         hold->deadline = snib__lease_end(now, snib__hold_lease(e, hold)); /* when to stop trying */
     if (there && snib__gate_active(gate) == hold && snib__sole_hand_over(e, hold, now))
         return;
-    if ((hold->flags & SNIB__LENT) && (hold->flags & SNIB__KEPT)) {
-        snib__gate_ref(gate);
-        snib__gate_released(e, hold, SNIB_OK, now);
-        snib__gate_advance(e, gate, now);
-        snib__gate_put(e, gate);
-        return;
-    }
     snib__gate_send_release(e, hold, now);
 }
 
@@ -31472,13 +31662,12 @@ static bool snib__release_lapsed(const struct snib__engine *e, const struct snib
 }
 
 /* The hold was lost and the program is done with it, but the server may still keep the lock for it
- * while other clients wait.  Release it, unless it is known to be gone, or a later hold shares the
- * number and thus the lock.  If the server does not answer until the lease has ended, no release is
+ * while other clients wait.  Release it, unless it is known to be gone.  If the server does not answer until the lease has ended, no release is
  * needed. */
 static void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     bool known = snib__hold_gone(hold);
-    bool none = hold->count == 0 || snib__outer_is(hold->gate) || snib__share_number_busy(hold);
+    bool none = hold->count == 0 || snib__outer_is(hold->gate);
     bool gone = none || known ||
                 (!snib__node_ready(hold->gate->node) && snib__release_lapsed(e, hold, now));
     struct snib__hold *rest = gone ? NULL : snib__hold_again(e, hold);
@@ -31706,6 +31895,11 @@ static void snib__gate_unanswered(struct snib__engine *e, const struct snib__req
     int kind = request->kind;
     if (!hold->op && (gate->kind->traits & SNIB__NO_HOLD)) {
         release_untry(e, hold, now);
+        return;
+    }
+    if (kind == SNIB__REQ_RELEASE && !hold->op && !hold->passed &&
+        snib__release_lapsed(e, hold, now)) {
+        snib__gate_retry_release(e, hold, now); /* which is over */
         return;
     }
     if (kind == SNIB__REQ_ACQUIRE && !hold->op) {
@@ -32227,148 +32421,31 @@ static void snib__node_reroute(struct snib__engine *e, struct snib__node *node, 
  * Otherwise two sentinels that disagree would take the client from each address before a distant
  * server there could reply.
  *
- * While anything is held, awaited or being released, one sentinel is asked per second, in turn.  Up
- * to five are subscribed to, because the sentinel that led a failover announces it a second or two
- * before the others, and any of them may be the one.  An idle client is silent.
+ * While anything is held, awaited or being released, one sentinel is asked per second, in turn, and
+ * some are listened to.  An idle client is silent.
  */
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define SENTINELS_MAX 32                /* the URL names no more; a bit each in a set of them */
-#define SENTINELS_LEARNT 16             /* with this many known, no more are learnt */
 #define SENTINELS_VOTERS 1000           /* no service has more */
 #define SENTINEL_LATE (250 * SNIB__MS)  /* without an answer by then the next one is asked, too */
-#define SENTINEL_POLL (1000 * SNIB__MS) /* between queries while the master replies, */
-#define SENTINEL_HURRY (250 * SNIB__MS) /* ... and while it does not */
+#define SENTINEL_HURRY (250 * SNIB__MS) /* between queries while the master does not reply */
 #define SENTINEL_EAGER (50 * SNIB__MS)  /* a new operation shortens a pause to this */
-#define SENTINEL_PAUSE (100 * SNIB__MS) /* after a useless round: doubled each time, */
-#define SENTINEL_REST (2000 * SNIB__MS) /* ... up to this */
-#define SENTINEL_EARS 5                 /* how many are subscribed to */
-#define SENTINEL_SHUN                                                                              \
-    (30000 * SNIB__MS) /* polls ask a failed sentinel again after a pause of at most this */
 
 enum { ASK_MASTER = 1, ASK_ADDRESS, ASK_OTHERS };
 
-/* The result of the last query. */
-enum sentinel_outcome {
-    OUTCOME_NONE,  /* never asked, or no answer */
-    OUTCOME_GOOD,  /* believed */
-    OUTCOME_STALE, /* not believed */
-    OUTCOME_UNKNOWN,
-    OUTCOME_REFUSED /* refused in a way that a retry would meet again */
-};
-
-struct sentinel {
-    struct snib__node *node;
-    bool named;           /* in the URL */
-    bool asked;           /* and it has not answered yet */
-    bool others;          /* asked for the other sentinels on this connection */
-    snib__time others_at; /* ... or on an earlier one: when it was last */
-    bool switched;        /* it has announced a switch: its next answer is about that */
-    bool deaf;            /* it refuses the subscription */
-    uint8_t outcome;
-    bool has_epoch;
-    uint32_t voters; /* the sentinels that it knows, itself included; 0: it does not say */
-    uint64_t epoch;  /* of its answer */
-    struct snib__address address;
-    snib__time shun, shun_until; /* skipped by polls until then, after a failure */
-    bool heard;                  /* subscribed to, or about to be */
-    bool confirmed;              /* a subscription is confirmed on this connection, ... */
-    snib__time confirmed_at;     /* ... since then */
-    snib__time listen, listen_pause;
-    int32_t code;       /* REFUSED */
-    uint32_t questions; /* under way; only the answer to the last counts */
-};
-
-struct sentinels {
-    struct sentinel all[SENTINELS_MAX];
-    uint32_t n;
-    uint32_t turn;     /* the last one asked */
-    uint32_t left;     /* how many the round has still to ask */
-    bool round;        /* a round is running */
-    bool failed;       /* home is down, and was tried at this address */
-    bool told;         /* that sentinels were set up anew, which name another master, */
-    bool told_unaware; /* ... or that none knows the service any more */
-    uint64_t epoch;    /* the highest that was believed */
-    snib__time late;   /* when the next one is asked in parallel */
-    snib__time next;   /* when the next round begins */
-    snib__time pause;  /* after the last useless round */
-};
-
-static struct sentinels *sentinels_of(const struct snib__engine *e)
-{
-    return e->map;
-}
-
-static struct sentinel *sentinel_of(const struct snib__engine *e, const struct snib__node *node)
-{
-    struct sentinels *map = sentinels_of(e);
-    for (uint32_t i = 0; i < map->n; i++)
-        if (map->all[i].node == node)
-            return &map->all[i];
-    return NULL;
-}
-
-static struct sentinel *sentinel_at(const struct snib__engine *e,
-                                    const struct snib__address *address)
-{
-    struct sentinels *map = sentinels_of(e);
-    for (uint32_t i = 0; i < map->n; i++)
-        if (snib__address_equal(&map->all[i].node->address, address))
-            return &map->all[i];
-    return NULL;
-}
-
-static bool sentinel_add(struct snib__engine *e, const struct snib__address *address, bool named)
-{
-    struct sentinels *map = sentinels_of(e);
-    if (sentinel_at(e, address) || map->n == SENTINELS_MAX)
-        return true;
-    struct snib__node *node = snib__node_new(e, SNIB__A_SENTINEL, address);
-    if (node)
-        map->all[map->n++] = (struct sentinel){.node = node, .named = named};
-    return node != NULL;
-}
-
-/* It has failed again and again. */
-static bool sentinel_is_missing(const struct sentinel *one)
-{
-    return one->shun == SENTINEL_SHUN;
-}
-
-/* Sentinels that are started anew elsewhere have other addresses, and those of before would soon be all that there is room
- * for.  The URL's are kept. */
-static void sentinel_learn(struct snib__engine *e, const struct snib__address *address)
-{
-    struct sentinels *map = sentinels_of(e);
-    if (map->n < SENTINELS_LEARNT) {
-        sentinel_add(e, address, false);
-        return;
-    }
-    for (uint32_t i = 0; i < map->n && !sentinel_at(e, address); i++) {
-        struct sentinel *one = &map->all[i];
-        struct snib__node *node = one->node;
-        if (one->named || one->asked || !sentinel_is_missing(one) || node == e->home->blamed ||
-            !snib__link_rests(&node->links[SNIB__COMMAND]) ||
-            !snib__link_rests(&node->links[SNIB__PUBSUB]))
-            continue;
-        snib__node_rename(e, node, address);
-        *one = (struct sentinel){.node = node};
-    }
-}
-
 static int sentinels_begin(struct snib__engine *e)
 {
-    struct sentinels *map = e->map = calloc(1, sizeof *map);
+    struct snib__sentinels *map = e->map = calloc(1, sizeof *map);
     if (!map)
         return -1;
     e->memory += sizeof *map;
     e->home = snib__node_new(e, SNIB__SERVER, NULL);
     bool there = e->home && e->config.seeds_n > 0;
     for (uint32_t i = 0; i < e->config.seeds_n && there; i++)
-        there = sentinel_add(e, &e->config.seeds[i], true);
+        there = snib__sentinel_add(e, &e->config.seeds[i], true);
     if (!there)
         return -1;
     /* clients should not all start with the same one */
@@ -32390,7 +32467,7 @@ static struct snib__node *sentinel_serves(struct snib__engine *e, const char *na
 /* ---- asking ---- */
 
 /* Send the queries.  The epoch and the address belong together, so they leave together. */
-static void sentinel_question(struct snib__engine *e, struct sentinel *one, snib__time now)
+static void sentinel_question(struct snib__engine *e, struct snib__sentinel *one, snib__time now)
 {
     one->has_epoch = false;
     one->voters = 0;
@@ -32405,7 +32482,7 @@ static void sentinel_question(struct snib__engine *e, struct sentinel *one, snib
         snib__link_close(e, &one->node->links[SNIB__COMMAND], SNIB_ENOMEM, now);
 }
 
-static void sentinel_ask(struct snib__engine *e, struct sentinel *one, snib__time now)
+static void sentinel_ask(struct snib__engine *e, struct snib__sentinel *one, snib__time now)
 {
     if (one->asked)
         return;
@@ -32419,13 +32496,13 @@ static void sentinel_ask(struct snib__engine *e, struct sentinel *one, snib__tim
 /* Ask the next one of the round.  A poll skips those that have just failed. */
 static void sentinels_go_on(struct snib__engine *e, snib__time now)
 {
-    struct sentinels *map = sentinels_of(e);
+    struct snib__sentinels *map = snib__sentinels_of(e);
     bool poll = snib__node_ready(e->home);
     map->late = SNIB__NEVER;
     while (map->left > 0) {
         map->left--;
         map->turn = (map->turn + 1) % map->n;
-        struct sentinel *one = &map->all[map->turn];
+        struct snib__sentinel *one = &map->all[map->turn];
         if (one->asked || (poll && now < one->shun_until))
             continue;
         map->late = now + SENTINEL_LATE;
@@ -32436,7 +32513,7 @@ static void sentinels_go_on(struct snib__engine *e, snib__time now)
 
 static void sentinels_end_round(struct snib__engine *e, snib__time pause, snib__time now)
 {
-    struct sentinels *map = sentinels_of(e);
+    struct snib__sentinels *map = snib__sentinels_of(e);
     map->round = false;
     map->left = 0;
     map->late = SNIB__NEVER;
@@ -32445,14 +32522,14 @@ static void sentinels_end_round(struct snib__engine *e, snib__time pause, snib__
 
 static void sentinels_begin_round(struct snib__engine *e, snib__time now)
 {
-    struct sentinels *map = sentinels_of(e);
+    struct snib__sentinels *map = snib__sentinels_of(e);
     map->round = true;
     map->left = map->n;
     sentinels_go_on(e, now);
     for (uint32_t i = 0; i < map->n; i++)
         if (map->all[i].asked)
             return;
-    sentinels_end_round(e, SENTINEL_POLL, now); /* all have just failed */
+    sentinels_end_round(e, SNIB__SENTINEL_POLL, now); /* all have just failed */
 }
 
 /* ---- the result of a round ---- */
@@ -32476,18 +32553,18 @@ static void sentinels_blame(struct snib__engine *e, const struct snib__node *nod
 /* A round was useless and home was never found: say why, and end what waits if it is hopeless by the word of half of them. */
 static void sentinels_explain(struct snib__engine *e, snib__time now)
 {
-    struct sentinels *map = sentinels_of(e);
-    struct sentinel *refused = NULL, *silent = NULL;
+    struct snib__sentinels *map = snib__sentinels_of(e);
+    struct snib__sentinel *refused = NULL, *silent = NULL;
     char words[SNIB__WORDS_MAX];
     uint32_t unknown = 0, refusals = 0, silences = 0;
     for (uint32_t i = 0; i < map->n; i++) {
-        struct sentinel *one = &map->all[i];
-        unknown += one->outcome == OUTCOME_UNKNOWN;
-        refusals += one->outcome == OUTCOME_REFUSED;
-        silences += one->outcome == OUTCOME_NONE;
-        if (one->outcome == OUTCOME_REFUSED)
+        struct snib__sentinel *one = &map->all[i];
+        unknown += one->outcome == SNIB__OUTCOME_UNKNOWN;
+        refusals += one->outcome == SNIB__OUTCOME_REFUSED;
+        silences += one->outcome == SNIB__OUTCOME_NONE;
+        if (one->outcome == SNIB__OUTCOME_REFUSED)
             refused = one;
-        else if (one->outcome == OUTCOME_NONE)
+        else if (one->outcome == SNIB__OUTCOME_NONE)
             silent = one;
     }
     bool many = 2 * (unknown + refusals) >= map->n; /* fewer do not speak for those that are away */
@@ -32505,77 +32582,14 @@ static void sentinels_explain(struct snib__engine *e, snib__time now)
     }
 }
 
-static void sentinel_follow(struct snib__engine *e, const struct sentinel *one, snib__time now);
-
-/* How many processes these are, a bit for each sentinel; one may have two addresses. */
-static uint32_t sentinels_processes(const struct sentinels *map, uint32_t which)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < map->n; i++) {
-        const char *run = map->all[i].node->run_id;
-        bool again = false;
-        for (uint32_t j = 0; j < i && run[0]; j++)
-            again |= which >> j & 1 && strcmp(map->all[j].node->run_id, run) == 0;
-        n += which >> i & 1 && !again;
-    }
-    return n;
-}
-
-/* More than half of all: of as many as they know themselves, or as the URL names, or as are there; addresses that have led
- * nowhere for long do not count.  Where they do not say how many they know, or which processes they are, it takes more than
- * half of all addresses. */
-static bool sentinels_are_most(const struct snib__engine *e, uint32_t which)
-{
-    const struct sentinels *map = sentinels_of(e);
-    uint32_t named = 0, there = 0, addresses = 0, most = e->config.seeds_n;
-    for (uint32_t i = 0; i < map->n; i++) {
-        const struct sentinel *one = &map->all[i];
-        bool says = one->voters > 0 && one->node->run_id[0];
-        addresses += which >> i & 1;
-        there |= sentinel_is_missing(one) ? 0 : 1u << i;
-        if (!(which >> i & 1) || !says)
-            continue;
-        named |= 1u << i;
-        most = one->voters > most ? one->voters : most;
-    }
-    there = sentinels_processes(map, there);
-    most = there > most ? there : most;
-    return 2 * sentinels_processes(map, named) > most || 2 * addresses > map->n;
-}
-
-/* Those that answer like this one. */
-static uint32_t sentinels_alike(const struct sentinels *map, const struct sentinel *one)
-{
-    uint32_t which = 0;
-    for (uint32_t i = 0; i < map->n; i++) {
-        const struct sentinel *other = &map->all[i];
-        if (other->outcome == OUTCOME_STALE && other->epoch == one->epoch &&
-            snib__address_equal(&other->address, &one->address))
-            which |= 1u << i;
-    }
-    return which;
-}
-
-/* One of more than half of them that agree on an epoch lower than one already seen: they were set up from scratch and count
- * from 0 again.  NULL: there is none. */
-static const struct sentinel *sentinels_of_most(const struct snib__engine *e)
-{
-    const struct sentinels *map = sentinels_of(e);
-    for (uint32_t i = 0; i < map->n; i++) {
-        const struct sentinel *one = &map->all[i];
-        if (one->outcome != OUTCOME_STALE || one->epoch >= map->epoch)
-            continue;
-        if (sentinels_are_most(e, sentinels_alike(map, one)))
-            return one;
-    }
-    return NULL;
-}
+static void sentinel_follow(struct snib__engine *e, const struct snib__sentinel *one,
+                            snib__time now);
 
 /* They are followed, but not while the master replies: then it is told once. */
 static bool sentinels_begun_anew(struct snib__engine *e, snib__time now)
 {
-    struct sentinels *map = sentinels_of(e);
-    const struct sentinel *one = sentinels_of_most(e);
+    struct snib__sentinels *map = snib__sentinels_of(e);
+    const struct snib__sentinel *one = snib__sentinels_of_most(e);
     char where[SNIB__ADDRESS_TEXT];
     if (one && !snib__node_ready(e->home)) {
         sentinel_follow(e, one, now);
@@ -32594,12 +32608,12 @@ static bool sentinels_begun_anew(struct snib__engine *e, snib__time now)
 /* The service was removed, or renamed: the master serves on, but nobody will say where the next one is.  That is told once. */
 static void sentinels_unaware(struct snib__engine *e)
 {
-    struct sentinels *map = sentinels_of(e);
+    struct snib__sentinels *map = snib__sentinels_of(e);
     uint32_t unknown = 0, known = 0;
     for (uint32_t i = 0; i < map->n; i++) {
         uint8_t outcome = map->all[i].outcome;
-        unknown += outcome == OUTCOME_UNKNOWN;
-        known += outcome == OUTCOME_GOOD || outcome == OUTCOME_STALE;
+        unknown += outcome == SNIB__OUTCOME_UNKNOWN;
+        known += outcome == SNIB__OUTCOME_GOOD || outcome == SNIB__OUTCOME_STALE;
     }
     bool unaware = unknown > 0 && known == 0;
     if (unaware && !map->told_unaware)
@@ -32613,7 +32627,7 @@ static void sentinels_unaware(struct snib__engine *e)
 /* One was useless: continue with the next, or end the round. */
 static void sentinels_unhelped(struct snib__engine *e, snib__time now)
 {
-    struct sentinels *map = sentinels_of(e);
+    struct snib__sentinels *map = snib__sentinels_of(e);
     if (!map->round)
         return;
     sentinels_go_on(e, now);
@@ -32622,9 +32636,7 @@ static void sentinels_unhelped(struct snib__engine *e, snib__time now)
             return;
     if (sentinels_begun_anew(e, now))
         return;
-    map->pause = map->pause == 0                  ? SENTINEL_PAUSE
-                 : map->pause * 2 > SENTINEL_REST ? SENTINEL_REST
-                                                  : map->pause * 2;
+    map->pause = snib__sentinel_longer(map->pause, SNIB__SENTINEL_PAUSE, SNIB__SENTINEL_REST);
     sentinels_end_round(e, map->pause / 2 + snib__engine_random(e, map->pause / 2), now);
     if (e->home->addressed)
         sentinels_unaware(e);
@@ -32632,15 +32644,13 @@ static void sentinels_unhelped(struct snib__engine *e, snib__time now)
         sentinels_explain(e, now);
 }
 
-static void sentinel_failed(struct snib__engine *e, struct sentinel *one, int outcome, int32_t code,
-                            snib__time now)
+static void sentinel_failed(struct snib__engine *e, struct snib__sentinel *one, int outcome,
+                            int32_t code, snib__time now)
 {
     one->asked = false;
     one->outcome = (uint8_t)outcome;
     one->code = code;
-    one->shun = one->shun == 0                  ? SENTINEL_POLL
-                : one->shun * 2 > SENTINEL_SHUN ? SENTINEL_SHUN
-                                                : one->shun * 2;
+    one->shun = snib__sentinel_longer(one->shun, SNIB__SENTINEL_POLL, SNIB__SENTINEL_SHUN);
     one->shun_until = now + one->shun;
     sentinels_unhelped(e, now);
 }
@@ -32649,16 +32659,17 @@ static void sentinel_failed(struct snib__engine *e, struct sentinel *one, int ou
 
 /* It has not been asked since it was last connected to.  One that ends each connection when it has answered is asked in its
  * turn like the others. */
-static bool sentinel_is_unheard(const struct sentinel *one, snib__time now)
+static bool sentinel_is_unheard(const struct snib__sentinel *one, snib__time now)
 {
-    bool lately = one->others_at && now < one->others_at + SENTINEL_POLL;
+    bool lately = one->others_at && now < one->others_at + SNIB__SENTINEL_POLL;
     return !one->others && !one->asked && !lately && now >= one->shun_until;
 }
 
 /* The master is where this sentinel says. */
-static void sentinel_follow(struct snib__engine *e, const struct sentinel *one, snib__time now)
+static void sentinel_follow(struct snib__engine *e, const struct snib__sentinel *one,
+                            snib__time now)
 {
-    struct sentinels *map = sentinels_of(e);
+    struct snib__sentinels *map = snib__sentinels_of(e);
     struct snib__node *home = e->home;
     bool moved = !home->addressed || !snib__address_equal(&one->address, &home->address);
     map->epoch = one->epoch;
@@ -32681,29 +32692,30 @@ static void sentinel_follow(struct snib__engine *e, const struct sentinel *one, 
         unheard |= sentinel_is_unheard(&map->all[i], now);
     sentinels_end_round(e,
                         unheard                  ? 0
-                        : snib__node_ready(home) ? SENTINEL_POLL
+                        : snib__node_ready(home) ? SNIB__SENTINEL_POLL
                                                  : SENTINEL_HURRY,
                         now);
 }
 
-static bool sentinel_believed(const struct snib__engine *e, const struct sentinel *one)
+static bool sentinel_believed(const struct snib__engine *e, const struct snib__sentinel *one)
 {
     const struct snib__node *home = e->home;
-    if (one->epoch < sentinels_of(e)->epoch)
+    if (one->epoch < snib__sentinels_of(e)->epoch)
         return false;
     return !home->addressed || snib__address_equal(&one->address, &home->address) ||
-           one->epoch > sentinels_of(e)->epoch || one->switched || sentinels_of(e)->failed;
+           one->epoch > snib__sentinels_of(e)->epoch || one->switched ||
+           snib__sentinels_of(e)->failed;
 }
 
 /* Both queries have been answered. */
-static void sentinel_answered(struct snib__engine *e, struct sentinel *one, snib__time now)
+static void sentinel_answered(struct snib__engine *e, struct snib__sentinel *one, snib__time now)
 {
     if (!one->has_epoch) /* it may not have the permission */
-        one->epoch = sentinels_of(e)->epoch;
+        one->epoch = snib__sentinels_of(e)->epoch;
     bool believed = sentinel_believed(e, one);
     one->asked = one->switched = false;
     one->shun = one->shun_until = 0;
-    one->outcome = believed ? OUTCOME_GOOD : OUTCOME_STALE;
+    one->outcome = believed ? SNIB__OUTCOME_GOOD : SNIB__OUTCOME_STALE;
     if (believed)
         sentinel_follow(e, one, now);
     else
@@ -32720,7 +32732,7 @@ static bool sentinel_read_number(const char *text, uint64_t *out)
 }
 
 /* SENTINEL MASTER: names and values, all strings. */
-static void sentinel_told_master(struct snib__engine *e, struct sentinel *one,
+static void sentinel_told_master(struct snib__engine *e, struct snib__sentinel *one,
                                  const struct snib__value *reply, uint32_t n)
 {
     for (uint32_t i = 1; i + 1 < n && reply->type == SNIB__RESP_ARRAY; i += 2) {
@@ -32765,12 +32777,12 @@ static void sentinel_told_others(struct snib__engine *e, const struct snib__valu
             port = strcmp(field, "port") == 0 ? &reply[i + 1] : port;
         }
         if (host && port && sentinel_read_address(e, host, port, &address))
-            sentinel_learn(e, &address);
+            snib__sentinel_learn(e, &address);
     }
 }
 
 /* It is where no client can follow. */
-static void sentinel_misled(struct snib__engine *e, struct sentinel *one,
+static void sentinel_misled(struct snib__engine *e, struct snib__sentinel *one,
                             const struct snib__value *host, snib__time now)
 {
     char text[80] = "";
@@ -32781,14 +32793,14 @@ static void sentinel_misled(struct snib__engine *e, struct sentinel *one,
     snprintf(node->words, sizeof node->words,
              "%s names a master at an address that cannot be used%s%s", snib__node_where(e, node),
              text[0] ? ": " : "", text);
-    sentinel_failed(e, one, OUTCOME_NONE, SNIB_ETOPOLOGY, now);
+    sentinel_failed(e, one, SNIB__OUTCOME_NONE, SNIB_ETOPOLOGY, now);
 }
 
-static void sentinel_told_address(struct snib__engine *e, struct sentinel *one,
+static void sentinel_told_address(struct snib__engine *e, struct snib__sentinel *one,
                                   const struct snib__value *reply, uint32_t n, snib__time now)
 {
     if (reply->type == SNIB__RESP_NIL)
-        sentinel_failed(e, one, OUTCOME_UNKNOWN, 0, now);
+        sentinel_failed(e, one, SNIB__OUTCOME_UNKNOWN, 0, now);
     else if (n == 3 && sentinel_read_address(e, &reply[1], &reply[2], &one->address))
         sentinel_answered(e, one, now);
     else
@@ -32799,7 +32811,7 @@ static void sentinel_answer(struct snib__engine *e, struct snib__node *node, uin
                             const struct snib__value *reply, uint32_t n, int32_t error,
                             snib__time now)
 {
-    struct sentinel *one = sentinel_of(e, node);
+    struct snib__sentinel *one = snib__sentinel_of(e, node);
     if (what == ASK_ADDRESS && --one->questions > 0)
         return; /* it was asked again since */
     if (what == ASK_MASTER && !error) {
@@ -32815,9 +32827,10 @@ static void sentinel_answer(struct snib__engine *e, struct snib__node *node, uin
             snib__words(node->words, sizeof node->words, snib__resp_text(e->resp, reply),
                         reply->count, e->config.sentinel_login.password);
         node->failure = stranger ? SNIB_ETOPOLOGY : error;
-        sentinel_failed(
-            e, one, snib__node_hopeless(node->failure, 0, false) ? OUTCOME_REFUSED : OUTCOME_NONE,
-            node->failure, now);
+        sentinel_failed(e, one,
+                        snib__node_hopeless(node->failure, 0, false) ? SNIB__OUTCOME_REFUSED
+                                                                     : SNIB__OUTCOME_NONE,
+                        node->failure, now);
     } else if (what == ASK_ADDRESS) {
         sentinel_told_address(e, one, reply, n, now);
     }
@@ -32837,117 +32850,11 @@ static int sentinel_encode(struct snib__engine *e, struct snib__buf *out, struct
     return SNIB__NO_SCRIPT;
 }
 
-/* ---- subscriptions ---- */
-
-/* The leader of a failover publishes the second when it has promoted a replica, and the first when
- * the other replicas follow it: a second or more during which the old master continues.  The other
- * sentinels publish the first only. */
-static const char *const sentinel_news[] = {"+switch-master", "+promoted-slave"};
-
-static struct snib__link *sentinel_ear(const struct sentinel *one)
-{
-    return &one->node->links[SNIB__PUBSUB];
-}
-
-/* When the next sentinel should be subscribed to, and which; SNIB__NEVER:
- * enough are, or none is left. */
-static snib__time sentinels_listen_at(struct sentinels *map, struct sentinel **out)
-{
-    snib__time first = SNIB__NEVER;
-    uint32_t ears = 0;
-    for (uint32_t i = 0; i < map->n; i++) {
-        struct sentinel *one = &map->all[i];
-        snib__time at = one->listen > one->shun_until ? one->listen : one->shun_until;
-        ears += one->heard;
-        if (one->heard || one->deaf || at >= first)
-            continue;
-        first = at;
-        *out = one;
-    }
-    return ears < SENTINEL_EARS ? first : SNIB__NEVER;
-}
-
-static void sentinels_listen(struct snib__engine *e, snib__time now)
-{
-    struct sentinels *map = sentinels_of(e);
-    struct sentinel *next = NULL;
-    while (sentinels_listen_at(map, &next) <= now) {
-        next->heard = true;
-        if (sentinel_ear(next)->conn.state != SNIB__CONN_READY)
-            snib__link_want(e, sentinel_ear(next), now);
-    }
-    /* an idle client has not checked whether they are still up */
-    for (uint32_t i = 0; i < map->n; i++)
-        if (map->all[i].heard && sentinel_ear(&map->all[i])->conn.state == SNIB__CONN_READY)
-            sentinel_ear(&map->all[i])->wanted = true;
-}
-
-static void sentinel_deafened(struct sentinel *one, snib__time now)
-{
-    if (one->confirmed && now >= one->confirmed_at + SENTINEL_POLL)
-        one->listen_pause = 0;
-    one->heard = false;
-    one->confirmed = false;
-    one->listen = now + one->listen_pause;
-    one->listen_pause = one->listen_pause == 0                  ? SENTINEL_PAUSE
-                        : one->listen_pause * 2 > SENTINEL_REST ? SENTINEL_REST
-                                                                : one->listen_pause * 2;
-}
-
-/* "service old-host old-port new-host new-port", or "slave name host port @ service ...":
- * only the service is believed. */
-static bool sentinel_about_ours(const struct snib__engine *e, const char *channel, const char *text)
-{
-    size_t n = strlen(e->config.service);
-    if (strcmp(channel, "+promoted-slave") == 0) {
-        text = strstr(text, " @ ");
-        text = text ? text + 3 : "";
-    }
-    return strncmp(text, e->config.service, n) == 0 && text[n] == ' ';
-}
-
-/* The second subscription is optional: a user may lack the permission for it. */
-static void sentinel_refused(struct snib__engine *e, struct sentinel *one)
-{
-    if (one->confirmed || one->deaf)
-        return;
-    one->deaf = true;
-    one->heard = false;
-    snib__engine_log(e, SNIB_LOG_WARNING,
-                     "%s refused the subscription to +switch-master: allow this user +subscribe",
-                     one->node->where);
-}
-
-static void sentinel_heard(struct snib__engine *e, struct snib__link *link,
-                           const struct snib__value *reply, uint32_t n, snib__time now)
-{
-    struct sentinel *one = sentinel_of(e, link->node);
-    if (reply->type == SNIB__RESP_ERROR) {
-        sentinel_refused(e, one);
-        return;
-    }
-    if (n != 4 || reply[1].type != SNIB__RESP_STRING || reply[2].type != SNIB__RESP_STRING)
-        return;
-    const char *what = snib__resp_text(link->conn.resp, &reply[1]);
-    if (!one->confirmed && strcmp(what, "subscribe") == 0) {
-        one->confirmed = true;
-        one->confirmed_at = now;
-    }
-    if (strcmp(what, "message") == 0 && reply[3].type == SNIB__RESP_STRING &&
-        sentinel_about_ours(e, snib__resp_text(link->conn.resp, &reply[2]),
-                            snib__resp_text(link->conn.resp, &reply[3]))) {
-        one->switched = true;
-        if (one->asked && snib__node_ready(one->node))
-            sentinel_question(e, one, now); /* an earlier query may still get the old answer */
-        sentinel_ask(e, one, now);
-    }
-}
-
 /* ---- events ---- */
 
 static void sentinel_wanted(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
-    struct sentinels *map = sentinels_of(e);
+    struct snib__sentinels *map = snib__sentinels_of(e);
     snib__time soon = now + (map->pause ? SENTINEL_EAGER : 0);
     if (node == e->home && map->next > soon)
         map->next = soon;
@@ -32955,68 +32862,76 @@ static void sentinel_wanted(struct snib__engine *e, struct snib__node *node, sni
 
 static void sentinel_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
-    struct sentinel *one = sentinel_of(e, link->node);
+    struct snib__sentinel *one = snib__sentinel_of(e, link->node);
     if (!one && link->kind == SNIB__COMMAND)
-        sentinels_of(e)->failed = false;
-    for (int i = 0; one && link->kind == SNIB__PUBSUB && i < 2; i++)
-        snib__chan_say(link->node, "SUBSCRIBE", sentinel_news[i], strlen(sentinel_news[i]));
+        snib__sentinels_of(e)->failed = false;
+    if (one && link->kind == SNIB__PUBSUB)
+        snib__ear_ready(one);
     if (one && link->kind == SNIB__COMMAND && one->asked)
         sentinel_question(e, one, now);
+}
+
+static void sentinel_heard(struct snib__engine *e, struct snib__link *link,
+                           const struct snib__value *reply, uint32_t n, snib__time now)
+{
+    struct snib__sentinel *one = snib__sentinel_of(e, link->node);
+    if (!snib__ear_heard(e, one, reply, n, now))
+        return;
+    one->switched = true;
+    if (one->asked && snib__node_ready(one->node))
+        sentinel_question(e, one, now); /* an earlier query may still get the old answer */
+    sentinel_ask(e, one, now);
 }
 
 static void sentinel_down(struct snib__engine *e, struct snib__link *link, int32_t code,
                           snib__time now)
 {
-    struct sentinels *map = sentinels_of(e);
-    struct sentinel *one = sentinel_of(e, link->node);
+    struct snib__sentinels *map = snib__sentinels_of(e);
+    struct snib__sentinel *one = snib__sentinel_of(e, link->node);
     if (!one) { /* the master */
         map->failed |= link->kind == SNIB__COMMAND;
         if (link->kind == SNIB__COMMAND && map->next > now + SENTINEL_EAGER)
             map->next = now;
     } else if (link->kind == SNIB__PUBSUB) {
-        sentinel_deafened(one, now);
+        snib__ear_down(one, now);
     } else {
         one->others = false;
         one->questions = 0;
         bool hopeless = snib__node_hopeless(code, link->node->os_error, false);
         if (one->asked)
-            sentinel_failed(e, one, hopeless ? OUTCOME_REFUSED : OUTCOME_NONE, code, now);
+            sentinel_failed(e, one, hopeless ? SNIB__OUTCOME_REFUSED : SNIB__OUTCOME_NONE, code,
+                            now);
     }
 }
 
 static void sentinel_tick(struct snib__engine *e, snib__time now)
 {
-    struct sentinels *map = sentinels_of(e);
+    struct snib__sentinels *map = snib__sentinels_of(e);
     if (!snib__engine_busy(e))
         return;
     if (map->round && now >= map->late)
         sentinels_go_on(e, now);
     if (!map->round && now >= map->next)
         sentinels_begin_round(e, now);
-    sentinels_listen(e, now);
+    snib__ears_tick(e, now);
 }
 
 static snib__time sentinel_deadline(const struct snib__engine *e)
 {
-    struct sentinels *map = sentinels_of(e);
-    struct sentinel *another = NULL;
+    const struct snib__sentinels *map = snib__sentinels_of(e);
     if (!snib__engine_busy(e))
         return SNIB__NEVER;
-    for (uint32_t i = 0; i < map->n; i++)
-        if (map->all[i].heard && !sentinel_ear(&map->all[i])->wanted &&
-            sentinel_ear(&map->all[i])->conn.state == SNIB__CONN_READY)
-            return 0;
     snib__time next = map->round ? map->late : map->next;
-    snib__time listen = sentinels_listen_at(map, &another);
+    snib__time listen = snib__ears_deadline(e);
     return listen < next ? listen : next;
 }
 
 static int sentinel_tell(const struct snib__engine *e, char *out, size_t cap)
 {
-    const struct sentinels *map = sentinels_of(e);
+    const struct snib__sentinels *map = snib__sentinels_of(e);
     uint32_t answered = 0;
     for (uint32_t i = 0; i < map->n; i++)
-        answered += map->all[i].outcome == OUTCOME_GOOD;
+        answered += map->all[i].outcome == SNIB__OUTCOME_GOOD;
     return snprintf(out, cap, "service:%.200s\nsentinels:%u\nanswered:%u\n", e->config.service,
                     map->n, answered);
 }
@@ -33036,6 +32951,140 @@ const struct snib__route snib__sentinel = {
     .deadline = sentinel_deadline,
 };
 
+/* ---- engine/sentinels.c -----------------------------------------------------------------------*/
+
+/* sentinels.c - the sentinels that are known, and what most of them say.
+ *
+ * The URL names some; each that is asked names the others.  One process may have two addresses, and
+ * a sentinel that was started anew elsewhere leaves one behind, so addresses are not votes.
+ */
+
+#include <string.h>
+
+#define SENTINELS_LEARNT 16 /* with this many known, no more are learnt */
+
+static struct snib__sentinel *snib__sentinel_of(const struct snib__engine *e,
+                                         const struct snib__node *node)
+{
+    struct snib__sentinels *map = snib__sentinels_of(e);
+    for (uint32_t i = 0; i < map->n; i++)
+        if (map->all[i].node == node)
+            return &map->all[i];
+    return NULL;
+}
+
+static struct snib__sentinel *sentinel_at(const struct snib__engine *e,
+                                          const struct snib__address *address)
+{
+    struct snib__sentinels *map = snib__sentinels_of(e);
+    for (uint32_t i = 0; i < map->n; i++)
+        if (snib__address_equal(&map->all[i].node->address, address))
+            return &map->all[i];
+    return NULL;
+}
+
+static bool snib__sentinel_add(struct snib__engine *e, const struct snib__address *address, bool named)
+{
+    struct snib__sentinels *map = snib__sentinels_of(e);
+    if (sentinel_at(e, address) || map->n == SNIB__SENTINELS_MAX)
+        return true;
+    struct snib__node *node = snib__node_new(e, SNIB__A_SENTINEL, address);
+    if (node)
+        map->all[map->n++] = (struct snib__sentinel){.node = node, .named = named};
+    return node != NULL;
+}
+
+/* It has failed again and again. */
+static bool sentinel_is_missing(const struct snib__sentinel *one)
+{
+    return one->shun == SNIB__SENTINEL_SHUN;
+}
+
+/* Sentinels that are started anew elsewhere have other addresses, and those of before would soon be all that there is room
+ * for.  The URL's are kept. */
+static void snib__sentinel_learn(struct snib__engine *e, const struct snib__address *address)
+{
+    struct snib__sentinels *map = snib__sentinels_of(e);
+    if (map->n < SENTINELS_LEARNT) {
+        snib__sentinel_add(e, address, false);
+        return;
+    }
+    for (uint32_t i = 0; i < map->n && !sentinel_at(e, address); i++) {
+        struct snib__sentinel *one = &map->all[i];
+        struct snib__node *node = one->node;
+        if (one->named || one->asked || !sentinel_is_missing(one) || node == e->home->blamed ||
+            !snib__link_rests(&node->links[SNIB__COMMAND]) ||
+            !snib__link_rests(&node->links[SNIB__PUBSUB]))
+            continue;
+        snib__node_rename(e, node, address);
+        *one = (struct snib__sentinel){.node = node};
+    }
+}
+
+/* ---- more than half of them ---- */
+
+/* How many processes these are, a bit for each sentinel; one may have two addresses. */
+static uint32_t sentinels_processes(const struct snib__sentinels *map, uint32_t which)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < map->n; i++) {
+        const char *run = map->all[i].node->run_id;
+        bool again = false;
+        for (uint32_t j = 0; j < i && run[0]; j++)
+            again |= which >> j & 1 && strcmp(map->all[j].node->run_id, run) == 0;
+        n += which >> i & 1 && !again;
+    }
+    return n;
+}
+
+/* More than half of all: of as many as they know themselves, or as the URL names, or as are there; addresses that have led
+ * nowhere for long do not count.  Where they do not say how many they know, or which processes they are, it takes more than
+ * half of all addresses. */
+static bool sentinels_are_most(const struct snib__engine *e, uint32_t which)
+{
+    const struct snib__sentinels *map = snib__sentinels_of(e);
+    uint32_t named = 0, there = 0, addresses = 0, most = e->config.seeds_n;
+    for (uint32_t i = 0; i < map->n; i++) {
+        const struct snib__sentinel *one = &map->all[i];
+        bool says = one->voters > 0 && one->node->run_id[0];
+        addresses += which >> i & 1;
+        there |= sentinel_is_missing(one) ? 0 : 1u << i;
+        if (!(which >> i & 1) || !says)
+            continue;
+        named |= 1u << i;
+        most = one->voters > most ? one->voters : most;
+    }
+    there = sentinels_processes(map, there);
+    most = there > most ? there : most;
+    return 2 * sentinels_processes(map, named) > most || 2 * addresses > map->n;
+}
+
+/* Those that answer like this one. */
+static uint32_t sentinels_alike(const struct snib__sentinels *map, const struct snib__sentinel *one)
+{
+    uint32_t which = 0;
+    for (uint32_t i = 0; i < map->n; i++) {
+        const struct snib__sentinel *other = &map->all[i];
+        if (other->outcome == SNIB__OUTCOME_STALE && other->epoch == one->epoch &&
+            snib__address_equal(&other->address, &one->address))
+            which |= 1u << i;
+    }
+    return which;
+}
+
+static const struct snib__sentinel *snib__sentinels_of_most(const struct snib__engine *e)
+{
+    const struct snib__sentinels *map = snib__sentinels_of(e);
+    for (uint32_t i = 0; i < map->n; i++) {
+        const struct snib__sentinel *one = &map->all[i];
+        if (one->outcome != SNIB__OUTCOME_STALE || one->epoch >= map->epoch)
+            continue;
+        if (sentinels_are_most(e, sentinels_alike(map, one)))
+            return one;
+    }
+    return NULL;
+}
+
 /* ---- engine/share.c ---------------------------------------------------------------------------*/
 
 /* share.c - locks that many may hold at once: readers, permits, semaphores; and latches.
@@ -33046,43 +33095,12 @@ const struct snib__route snib__sentinel = {
  * permit cost an attempt or two.
  */
 
-#include <stdlib.h>
-#include <string.h>
-
 #define SHARE_BURST_MAX 64
-
-/* The release of an earlier read with its number was left on a broken connection, which could not be ended: it may arrive at
- * any time, and would end this read.  Without the write hold the number is not needed. */
-static bool share_refuses(struct snib__engine *e, struct snib__op *op)
-{
-    struct snib__hold *hold = op->hold;
-    const struct snib__hold *writer = snib__gate_lender(e, hold);
-    if (!(hold->flags & SNIB__LENT) || hold->gate->node->unreads_at == 0 ||
-        (writer && writer->acquired_at > hold->gate->node->unreads_at))
-        return false;
-    if (!writer) {
-        hold->number = e->next_number++;
-        hold->flags &= (uint16_t)~SNIB__LENT;
-        return false;
-    }
-    free(op->words);
-    op->words = strdup("it cannot be read under this write lock: the release of an earlier read "
-                       "was left on a broken "
-                       "connection, which could not be ended, and may end this one; allow this "
-                       "user +info +client|id "
-                       "+client|kill");
-    snib__gate_end_op(e, op, SNIB_ENOTSUP);
-    snib__gate_forget_hold(e, hold);
-    return true;
-}
 
 static void share_try(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     struct snib__hold *hold = op->hold;
     struct snib__gate *gate = hold->gate;
-    const struct snib__hold *writer = snib__gate_lender(e, hold);
-    if (writer)
-        hold->flags |= writer->flags & SNIB__KEPT;
     hold->phase = SNIB__TRYING;
     op->stage = SNIB__STAGE_TRYING;
     hold->flags &= (uint16_t)~SNIB__AWAKE;
@@ -33098,22 +33116,6 @@ static void share_try(struct snib__engine *e, struct snib__op *op, snib__time no
     }
 }
 
-/* Another attempt that waits; without an operation it is what snib__hold_again() has made, whose release is next. */
-static bool share_waits(const struct snib__hold *hold)
-{
-    return hold->phase == SNIB__NEW && hold->op;
-}
-
-/* Reads under a write hold share its number.  While one of them is held or being released, a
- * repeated release would take the next one with it. */
-static bool snib__share_number_busy(const struct snib__hold *hold)
-{
-    const struct snib__hold *peer = hold->flags & SNIB__LENT ? hold->gate->peers : NULL;
-    while (peer && (peer == hold || peer->number != hold->number || share_waits(peer)))
-        peer = peer->peer_next;
-    return peer != NULL;
-}
-
 static void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     struct snib__waitq *waitq = gate->waitq;
@@ -33126,11 +33128,8 @@ static void snib__share_advance(struct snib__engine *e, struct snib__gate *gate,
     snib__timer_cancel(e, &waitq->timer_at);
     for (uint32_t n = waitq->burst - gate->trying; n > 0 && waitq->head; n--) {
         struct snib__op *op = waitq->head;
-        if (snib__share_number_busy(op->hold))
-            return; /* the reply to the other read's release resumes here */
         snib__waitq_remove(waitq, op);
-        if (!share_refuses(e, op))
-            share_try(e, op, now);
+        share_try(e, op, now);
     }
     if (gate->trying == 0)
         snib__waitq_rest(e, gate, now);
@@ -33155,15 +33154,12 @@ static void snib__share_acquire(struct snib__engine *e, struct snib__op *op, sni
 {
     struct snib__gate *gate = op->gate;
     snib__gate_join(op->hold);
-    bool lent = op->hold->flags & SNIB__LENT; /* it is granted while others wait */
-    if ((!op->once && !lent && gate->waitq && gate->waitq->head) ||
-        snib__share_number_busy(op->hold)) {
-        op->told = gate->waitq && gate->waitq->head && gate->waitq->head->told;
+    bool joins = op->hold->flags & SNIB__JOINS; /* it is granted while others wait */
+    if (!op->once && !joins && gate->waitq && gate->waitq->head) {
+        op->told = gate->waitq->head->told;
         share_queue(e, op);
         return;
     }
-    if (share_refuses(e, op))
-        return;
     if (!snib__node_ready(gate->node) || op->deadline != SNIB__NEVER)
         snib__op_arm(e, op);
     share_try(e, op, now);
@@ -33322,16 +33318,11 @@ static void snib__sole_settles(struct snib__gate *gate, snib__time now)
         gate->waitq->settling_since = now;
 }
 
-/* A read under a write hold shares its number, so it waits for an earlier
- * such read in the same way. */
 static bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op *op, snib__time now)
 {
     const struct snib__gate *gate = op->gate;
-    if (op->stage != SNIB__STAGE_QUEUED)
+    if (op->stage != SNIB__STAGE_QUEUED || !snib__gate_sole(gate))
         return false;
-    if (!snib__gate_sole(gate))
-        return gate->kind->discipline == SNIB__SHARED && op->once &&
-               snib__share_number_busy(op->hold);
     const struct snib__hold *hold = gate->active;
     bool settling =
         hold && (hold->phase == SNIB__RELEASING || (hold->phase == SNIB__TRYING && !hold->op));
@@ -34083,11 +34074,11 @@ static void snib__waitq_push(struct snib__waitq *waitq, struct snib__op *op, boo
  * the end of that.  Among them are reads whose own write hold has ended: they have joined that before. */
 static bool wait_is_ahead(const struct snib__op *op, const struct snib__op *other)
 {
-    bool lent = op->hold->flags & SNIB__LENT, other_lent = other->hold->flags & SNIB__LENT;
-    if (lent != other_lent)
-        return lent;
-    return lent && op->hold->number != other->hold->number ? op->joined > other->joined
-                                                           : op->serial < other->serial;
+    bool joins = op->hold->flags & SNIB__JOINS, other_joins = other->hold->flags & SNIB__JOINS;
+    if (joins != other_joins)
+        return joins;
+    return joins && op->hold->writer != other->hold->writer ? op->joined > other->joined
+                                                            : op->serial < other->serial;
 }
 
 /* Insert in order, so that a waiter keeps its turn. */
@@ -34515,11 +34506,8 @@ static bool watchdog_corrects(const struct snib__engine *e, const struct snib__n
     return node->moved_back && e->extended == 0;
 }
 
-/* A later read under a write hold may have the number of this one, and no copy may shorten its lease. */
 static void watchdog_put(struct snib__batch *batch, struct snib__hold *hold)
 {
-    if (hold->flags & SNIB__LENT)
-        batch->exact = false;
     batch->of[batch->n].hold = hold;
     batch->of[batch->n++].number = hold->number;
 }
@@ -34839,9 +34827,7 @@ static void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *ba
         bool taken = lost && reply[at + 1].integer != 0;
         if (lost)
             at += 2;
-        /* A read under a write hold may have the number of an earlier one, and its memory. */
-        bool later = (hold->flags & SNIB__LENT) && hold->acquired_at > sent_at;
-        if (hold->number != batch->of[i].number || later || hold->phase != SNIB__HELD ||
+        if (hold->number != batch->of[i].number || hold->phase != SNIB__HELD ||
             snib__hold_over(e, hold, now))
             continue;
         if (watchdog_moved(e, batch, hold, sent_at, now))
@@ -36565,13 +36551,23 @@ static int read_lease_key(struct snib__buf *out, const struct snib__engine *engi
     return snib__rw_arg_lease_key(out, engine, hold, hold->gate->name, hold->gate->name_len);
 }
 
+/* Its owner's write hold, which lets it in. */
+static int read_writer(struct snib__buf *out, const struct snib__engine *engine,
+                       const struct snib__hold *hold)
+{
+    const struct snib__hold writer = {.number = hold->writer};
+    return snib__arg_owner(out, engine, &writer);
+}
+
 static int read_acquire(struct snib__buf *out, const struct snib__engine *engine,
                         const struct snib__hold *hold)
 {
-    if (snib__script_begin(out, SNIB__SCRIPT_READ_ACQUIRE, 3, 5) < 0 ||
+    bool joins = hold->flags & SNIB__JOINS;
+    if (snib__script_begin(out, SNIB__SCRIPT_READ_ACQUIRE, 3, joins ? 6 : 5) < 0 ||
         snib__arg_name(out, hold->gate) < 0 || read_lease_key(out, engine, hold) < 0 ||
         snib__arg_prefixed(out, SNIB__RW_MARK, hold->gate) < 0 ||
-        snib__arg_owner(out, engine, hold) < 0 || snib__arg_lease(out, engine, hold) < 0)
+        snib__arg_owner(out, engine, hold) < 0 || snib__arg_lease(out, engine, hold) < 0 ||
+        (joins && read_writer(out, engine, hold) < 0))
         return -1;
     return SNIB__SCRIPT_READ_ACQUIRE;
 }

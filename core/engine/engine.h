@@ -196,6 +196,7 @@ struct snib__op {
     bool within;      /* set by the caller: part of another operation, which counts for both */
     bool unconfirmed; /* it ended behind this client's own release, whose outcome is unknown */
     uint8_t reason;   /* for SNIB_LOST: enum snib_reason */
+    uint8_t misfits;  /* replies to it of a form that answers something else */
     uint64_t owner;
     snib__time latest; /* until then its first attempt may linger after the wait */
     union {
@@ -347,6 +348,7 @@ struct snib__hold {
     snib__time acquired_at;
     union {
         int64_t fencing; /* kinds with tokens; 0: none; see snib__hold_fencing() */
+        uint64_t writer; /* READ: the number of its owner's write hold, if it is WITHIN one */
         struct {
             /* PERMITS, SEMAPHORE: the ids are `number` and the numbers after it */
             uint32_t permits;

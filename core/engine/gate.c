@@ -315,28 +315,20 @@ static struct snib__gate *gate_opposite(const struct snib__engine *e, const stru
                : NULL;
 }
 
-/* The write hold whose number a read has; NULL: it has been released since. */
-struct snib__hold *snib__gate_lender(const struct snib__engine *e, const struct snib__hold *read)
-{
-    const struct snib__gate *gate = read->flags & SNIB__LENT ? gate_opposite(e, read->gate) : NULL;
-    struct snib__hold *hold = gate ? gate->active : NULL;
-    return hold && hold->number == read->number && hold->phase == SNIB__HELD ? hold : NULL;
-}
-
-/* Whether this is a write hold whose number a read of its owner has: both sides are one key with one lease at the server, so
- * what keeps the read keeps the write side, too. */
+/* Whether this is a write hold within which its owner reads: both sides are one key with one lease at the server, so what
+ * keeps the read keeps the write side, too. */
 bool snib__gate_reads_on(const struct snib__engine *e, const struct snib__hold *hold)
 {
     bool writes = hold->gate->kind->kind == SNIB_WRITE;
     const struct snib__gate *reads = writes ? gate_opposite(e, hold->gate) : NULL;
     const struct snib__hold *peer = reads ? reads->peers : NULL;
-    while (peer && peer->number != hold->number)
+    while (peer && !((peer->flags & SNIB__JOINS) && peer->writer == hold->number))
         peer = peer->peer_next;
     return peer != NULL;
 }
 
-/* The number of the owner's write hold, reused for its read hold so that the server sees them as
- * one; 0: a new number.  A reader that asks for the write lock would wait for itself: *out_code. */
+/* The number of the owner's write hold, which lets its read in; 0: there is none.  A reader that asks for the write lock
+ * would wait for itself: *out_code. */
 static uint64_t gate_other_side(struct snib__engine *e, const struct snib__gate *gate,
                                 uint64_t owner, snib__time now, int32_t *out_code)
 {
@@ -349,15 +341,15 @@ static uint64_t gate_other_side(struct snib__engine *e, const struct snib__gate 
 }
 
 /* The owner may have got the other side of the lock since the operation began, and would wait for itself.  SNIB_AGAIN: a read
- * has the number of the write hold now; an error: a write ends with it. */
+ * is within the write hold now; an error: a write ends with it. */
 int32_t snib__gate_meets(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     int32_t code = SNIB_OK;
     uint64_t number = gate_other_side(e, op->gate, op->owner, now, &code);
-    if (number == 0 || number == op->hold->number)
+    if (number == 0 || ((op->hold->flags & SNIB__JOINS) && number == op->hold->writer))
         return code;
-    op->hold->number = number;
-    op->hold->flags |= SNIB__LENT;
+    op->hold->writer = number;
+    op->hold->flags |= SNIB__JOINS;
     op->joined = ++e->next_serial;
     return SNIB_AGAIN;
 }
@@ -418,8 +410,8 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
         return op;
     }
     if (number) {
-        hold->number = number;
-        hold->flags |= SNIB__LENT;
+        hold->writer = number;
+        hold->flags |= SNIB__JOINS;
         op->joined = op->serial;
     }
     hold->owner = how->owner;
@@ -541,8 +533,7 @@ static void gate_settle(struct snib__engine *e, struct snib__gate *gate, snib__t
 void snib__gate_renumber(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     const struct snib__lock_kind *kind = hold->gate->kind;
-    if (kind->discipline == SNIB__QUEUED || kind->traits & (SNIB__UNOWNED | SNIB__NO_HOLD) ||
-        hold->flags & SNIB__LENT)
+    if (kind->discipline == SNIB__QUEUED || kind->traits & (SNIB__UNOWNED | SNIB__NO_HOLD))
         return;
     /* by field: a hold of a gate with one at a time is shorter in memory than its struct */
     struct snib__hold astray = {.gate = hold->gate,

@@ -23,14 +23,12 @@
 #define GIVEN_FEW 128
 #define GIVEN_MANY 8192
 #define GIVEN_FLIGHT 64                 /* repeated at a time */
-#define GIVEN_IDENTITY 0x7fffffffu      /* the bits of a node's identity that are remembered */
 #define GIVEN_LATELY (10000 * SNIB__MS) /* a replica that is promoted is seldom further behind */
 
 struct snib__given {
     struct snib__gate *gate;       /* NULL: unused */
     const struct snib__node *node; /* NULL: none was told */
-    uint32_t identity : 31;        /* of the last server that was told */
-    uint32_t lent : 1;             /* a read under a write hold: its number is that one's */
+    uint32_t identity;             /* of the last server that was told */
     uint32_t lease_ms : 27;
     uint32_t kept : 1; /* lost, and the program is not done with it */
     uint32_t options : 4;
@@ -86,8 +84,7 @@ static struct snib__given *given_place(struct snib__engine *e, snib__time now)
     return given;
 }
 
-/* It stays in the ring: a third server may be further behind than the second.  A later read with the
- * same number would be released with this one; its own release will do. */
+/* It stays in the ring: a third server may be further behind than the second. */
 static void given_again(struct snib__engine *e, struct snib__given *given, snib__time now)
 {
     struct snib__hold past = {.gate = given->gate,
@@ -95,13 +92,12 @@ static void given_again(struct snib__engine *e, struct snib__given *given, snib_
                               .lease_ms = given->lease_ms,
                               .fencing = given->fencing,
                               .options = given->options,
-                              .flags = given->lent ? SNIB__LENT : 0,
                               .deadline = given->until};
-    struct snib__hold *again = snib__share_number_busy(&past) ? NULL : snib__hold_again(e, &past);
+    struct snib__hold *again = snib__hold_again(e, &past);
     if (!again)
         return;
     given->node = given->gate->node;
-    given->identity = given->node->identity & GIVEN_IDENTITY;
+    given->identity = given->node->identity;
     given->told_at = now;
     again->repeated = 1;
     e->given_flight++;
@@ -112,7 +108,7 @@ static void given_again(struct snib__engine *e, struct snib__given *given, snib_
 static bool given_is_due(const struct snib__engine *e, const struct snib__given *given)
 {
     const struct snib__node *node = given->gate->node;
-    bool same = node == given->node && (node->identity & GIVEN_IDENTITY) == given->identity &&
+    bool same = node == given->node && node->identity == given->identity &&
                 !snib__gate_moved(e, given->gate, given->told_at);
     return !same && !given->kept;
 }
@@ -160,8 +156,7 @@ static void given_add(struct snib__engine *e, const struct snib__hold *hold, boo
     *given = (struct snib__given){
         .gate = hold->gate,
         .node = back ? NULL : hold->gate->node,
-        .identity = hold->gate->node->identity & GIVEN_IDENTITY,
-        .lent = (hold->flags & SNIB__LENT) != 0,
+        .identity = hold->gate->node->identity,
         .lease_ms = hold->lease_ms,
         .kept = kept,
         .number = hold->number,

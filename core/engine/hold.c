@@ -373,21 +373,11 @@ static void hold_leave(struct snib__engine *e, struct snib__hold *hold, snib__ti
     snib__gate_put(e, gate);
 }
 
-/* Its owner's later reads under the same write hold have its number, and must leave it there. */
-static void hold_keep_number(const struct snib__engine *e, const struct snib__hold *hold)
-{
-    struct snib__hold *writer = snib__gate_lender(e, hold);
-    if (writer)
-        writer->flags |= SNIB__KEPT;
-}
-
 void snib__hold_abandon(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     snib__hold_over(e, hold, now);
-    if (hold->phase == SNIB__HELD || hold->phase == SNIB__LOST) {
+    if (hold->phase == SNIB__HELD || hold->phase == SNIB__LOST)
         hold->flags |= SNIB__ABANDONED;
-        hold_keep_number(e, hold);
-    }
     if (hold->phase == SNIB__HELD && hold->users == 0)
         hold_leave(e, hold, now);
 }

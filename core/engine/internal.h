@@ -70,7 +70,7 @@ void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time no
 
 /* node.c */
 /* A broken connection cannot be ended at the server. left: with requests still on it. */
-void snib__node_unended(struct snib__engine *e, struct snib__node *node, bool left, snib__time now);
+void snib__node_unended(struct snib__engine *e, struct snib__node *node, bool left);
 int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number,
                     snib__time now);
 /* Resend a request that a server did not carry out to the node that serves its name now. */
@@ -281,7 +281,6 @@ void snib__gate_forget_hold(struct snib__engine *e, struct snib__hold *hold);
 void snib__gate_end_op(struct snib__engine *e, struct snib__op *op, int32_t code);
 bool snib__gate_joins(struct snib__engine *e, struct snib__op *op, snib__time now);
 int32_t snib__gate_meets(struct snib__engine *e, struct snib__op *op, snib__time now);
-struct snib__hold *snib__gate_lender(const struct snib__engine *e, const struct snib__hold *read);
 bool snib__gate_reads_on(const struct snib__engine *e, const struct snib__hold *hold);
 /* The number of an attempt may be at a server that is not asked: it is remembered, and the next try has another one. */
 void snib__gate_renumber(struct snib__engine *e, struct snib__hold *hold, snib__time now);
@@ -329,7 +328,6 @@ void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
 
 /* share.c */
 void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
-bool snib__share_number_busy(const struct snib__hold *hold);
 void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
 void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         const struct snib__verdict *verdict, snib__time now);

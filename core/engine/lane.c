@@ -181,7 +181,7 @@ int snib__lane_kill(struct snib__engine *e, struct snib__node *node, snib__time 
                                      .subject = &node->lanes[i],
                                      .number = (uint64_t)lost->kill_id};
         if (lost->left)
-            snib__node_unended(e, node, true, now);
+            snib__node_unended(e, node, true);
         lost->left = false;
         if (lost->kill_id == 0)
             continue;

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define NODE_TELL_AGAIN (60000 * SNIB__MS) /* between log records of the same failure to connect */
+#define NODE_MISFITS 3 /* an operation ends with so many replies to it that do not fit */
 
 static void node_set_address(struct snib__node *node, const struct snib__address *address)
 {
@@ -107,8 +108,6 @@ void snib__node_rename(struct snib__engine *e, struct snib__node *node,
     node->failure = SNIB_EUNREACHABLE;
     node->words[0] = 0;
     node->moved_at = node->failed_over_at = node->astray_at = node->shortens_at = 0;
-    node->unreads_at = 0;
-    node->unread_astray = false;
     node->moved_back = false;
     snib__durable_renamed(node);
     for (int kind = 0; kind < 2; kind++) {
@@ -348,8 +347,6 @@ void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib_
         snib__route_misfit_words(e, link, node->words);
     while (snib__conn_orphan(conn, &request)) {
         snib__lane_answered(e, link, &request);
-        node->unread_astray |= request.kind == SNIB__REQ_RELEASE && request.subject &&
-                               (((struct snib__hold *)request.subject)->flags & SNIB__LENT);
         snib__node_orphan(e, &request, code, os_error, now);
     }
     /* Credentials requested at each connect may be right the next time,
@@ -361,11 +358,9 @@ void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib_
     node_arm_ops(e, node);
 }
 
-void snib__node_unended(struct snib__engine *e, struct snib__node *node, bool left, snib__time now)
+void snib__node_unended(struct snib__engine *e, struct snib__node *node, bool left)
 {
     uint8_t told = left ? 2 : 1;
-    if (left && node->unread_astray)
-        node->unreads_at = now;
     if (node->kind != SNIB__SERVER || e->told_unended >= told)
         return;
     e->told_unended = told;
@@ -384,13 +379,13 @@ void snib__node_unended(struct snib__engine *e, struct snib__node *node, bool le
 
 /* Warn if broken connections cannot be ended at the server, or one was not: what was left on that may still arrive. */
 static void node_check_ends(struct snib__engine *e, struct snib__node *node,
-                            struct snib__conn *conn, snib__time now)
+                            struct snib__conn *conn)
 {
     if (conn->left && node->astray_at)
         node->shortens_at = node->astray_at;
     node->astray_at = 0;
     if (conn->left || conn->server_id == 0 || conn->run_id[0] == 0)
-        snib__node_unended(e, node, conn->left, now);
+        snib__node_unended(e, node, conn->left);
     conn->left = false;
 }
 
@@ -428,7 +423,7 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
             "and the server can read and change all traffic");
     e->told_insecure = true;
     snib__engine_log(e, SNIB_LOG_INFO, "connected to %s", snib__node_where(e, node));
-    node_check_ends(e, node, conn, now);
+    node_check_ends(e, node, conn);
     if (other)
         snib__engine_log(e, SNIB_LOG_WARNING, "%s was restarted or replaced",
                          snib__node_where(e, node));
@@ -558,13 +553,18 @@ static bool node_misfits(const struct snib__request *request, const struct snib_
     }
 }
 
-/* Replies are out of step: the link ends, and with it what is on the way there, this request included. */
+/* Replies are out of step: the link ends, and with it what is on the way there.  The request is among that again, because it
+ * may be carried out later.  A peer that always answers an operation like this does so on each connection. */
 static void node_misfit(struct snib__engine *e, struct snib__link *link,
                         const struct snib__request *request, snib__time now)
 {
-    struct snib__request unanswered = *request;
+    struct snib__op *op = snib__request_op(request);
+    snib__conn_expect(&link->conn, request); /* in the place that it has just left */
+    if (op && ++op->misfits == NODE_MISFITS) {
+        snib__gate_leave(e, op, now);
+        snib__op_done(e, op, SNIB_EPROTOCOL);
+    }
     snib__link_close(e, link, SNIB_EPROTOCOL, now);
-    snib__node_orphan(e, &unanswered, SNIB_EPROTOCOL, 0, now);
 }
 
 void snib__node_answer(struct snib__engine *e, struct snib__link *link,
@@ -633,7 +633,7 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
     case SNIB__REQ_KILL: /* or there was nothing to end */
         ((struct snib__link *)request->subject)->conn.kill_id = 0;
         if (error)
-            snib__node_unended(e, node, true, now);
+            snib__node_unended(e, node, true);
         break;
     case SNIB__REQ_WAIT:
     case SNIB__REQ_COUNT:

@@ -79,7 +79,7 @@ struct snib__hold *snib__hold_again(struct snib__engine *e, const struct snib__h
     struct snib__hold *again = snib__hold_new(e, hold->gate);
     if (again) {
         again->number = hold->number;
-        again->flags = hold->flags & (SNIB__LENT | SNIB__INHERITED);
+        again->flags = hold->flags & SNIB__INHERITED;
         again->lease_ms = hold->lease_ms;
         again->exact = hold->exact;
         again->member = hold->member;
@@ -88,7 +88,7 @@ struct snib__hold *snib__hold_again(struct snib__engine *e, const struct snib__h
         again->deadline = hold->deadline;
         again->acquired_at = hold->acquired_at;
         if (!snib__gate_sole(hold->gate))
-            snib__gate_join(again); /* its number stays in use until it is gone */
+            snib__gate_join(again);
     }
     return again;
 }

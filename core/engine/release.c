@@ -124,13 +124,6 @@ static void release_begin(struct snib__engine *e, struct snib__hold *hold, bool 
         hold->deadline = snib__lease_end(now, snib__hold_lease(e, hold)); /* when to stop trying */
     if (there && snib__gate_active(gate) == hold && snib__sole_hand_over(e, hold, now))
         return;
-    if ((hold->flags & SNIB__LENT) && (hold->flags & SNIB__KEPT)) {
-        snib__gate_ref(gate);
-        snib__gate_released(e, hold, SNIB_OK, now);
-        snib__gate_advance(e, gate, now);
-        snib__gate_put(e, gate);
-        return;
-    }
     snib__gate_send_release(e, hold, now);
 }
 
@@ -186,13 +179,12 @@ bool snib__release_lapsed(const struct snib__engine *e, const struct snib__hold 
 }
 
 /* The hold was lost and the program is done with it, but the server may still keep the lock for it
- * while other clients wait.  Release it, unless it is known to be gone, or a later hold shares the
- * number and thus the lock.  If the server does not answer until the lease has ended, no release is
+ * while other clients wait.  Release it, unless it is known to be gone.  If the server does not answer until the lease has ended, no release is
  * needed. */
 void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     bool known = snib__hold_gone(hold);
-    bool none = hold->count == 0 || snib__outer_is(hold->gate) || snib__share_number_busy(hold);
+    bool none = hold->count == 0 || snib__outer_is(hold->gate);
     bool gone = none || known ||
                 (!snib__node_ready(hold->gate->node) && snib__release_lapsed(e, hold, now));
     struct snib__hold *rest = gone ? NULL : snib__hold_again(e, hold);
@@ -420,6 +412,11 @@ void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *r
     int kind = request->kind;
     if (!hold->op && (gate->kind->traits & SNIB__NO_HOLD)) {
         release_untry(e, hold, now);
+        return;
+    }
+    if (kind == SNIB__REQ_RELEASE && !hold->op && !hold->passed &&
+        snib__release_lapsed(e, hold, now)) {
+        snib__gate_retry_release(e, hold, now); /* which is over */
         return;
     }
     if (kind == SNIB__REQ_ACQUIRE && !hold->op) {

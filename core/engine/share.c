@@ -7,43 +7,12 @@
  */
 #include "engine/internal.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #define SHARE_BURST_MAX 64
-
-/* The release of an earlier read with its number was left on a broken connection, which could not be ended: it may arrive at
- * any time, and would end this read.  Without the write hold the number is not needed. */
-static bool share_refuses(struct snib__engine *e, struct snib__op *op)
-{
-    struct snib__hold *hold = op->hold;
-    const struct snib__hold *writer = snib__gate_lender(e, hold);
-    if (!(hold->flags & SNIB__LENT) || hold->gate->node->unreads_at == 0 ||
-        (writer && writer->acquired_at > hold->gate->node->unreads_at))
-        return false;
-    if (!writer) {
-        hold->number = e->next_number++;
-        hold->flags &= (uint16_t)~SNIB__LENT;
-        return false;
-    }
-    free(op->words);
-    op->words = strdup("it cannot be read under this write lock: the release of an earlier read "
-                       "was left on a broken "
-                       "connection, which could not be ended, and may end this one; allow this "
-                       "user +info +client|id "
-                       "+client|kill");
-    snib__gate_end_op(e, op, SNIB_ENOTSUP);
-    snib__gate_forget_hold(e, hold);
-    return true;
-}
 
 static void share_try(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     struct snib__hold *hold = op->hold;
     struct snib__gate *gate = hold->gate;
-    const struct snib__hold *writer = snib__gate_lender(e, hold);
-    if (writer)
-        hold->flags |= writer->flags & SNIB__KEPT;
     hold->phase = SNIB__TRYING;
     op->stage = SNIB__STAGE_TRYING;
     hold->flags &= (uint16_t)~SNIB__AWAKE;
@@ -59,22 +28,6 @@ static void share_try(struct snib__engine *e, struct snib__op *op, snib__time no
     }
 }
 
-/* Another attempt that waits; without an operation it is what snib__hold_again() has made, whose release is next. */
-static bool share_waits(const struct snib__hold *hold)
-{
-    return hold->phase == SNIB__NEW && hold->op;
-}
-
-/* Reads under a write hold share its number.  While one of them is held or being released, a
- * repeated release would take the next one with it. */
-bool snib__share_number_busy(const struct snib__hold *hold)
-{
-    const struct snib__hold *peer = hold->flags & SNIB__LENT ? hold->gate->peers : NULL;
-    while (peer && (peer == hold || peer->number != hold->number || share_waits(peer)))
-        peer = peer->peer_next;
-    return peer != NULL;
-}
-
 void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     struct snib__waitq *waitq = gate->waitq;
@@ -87,11 +40,8 @@ void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__
     snib__timer_cancel(e, &waitq->timer_at);
     for (uint32_t n = waitq->burst - gate->trying; n > 0 && waitq->head; n--) {
         struct snib__op *op = waitq->head;
-        if (snib__share_number_busy(op->hold))
-            return; /* the reply to the other read's release resumes here */
         snib__waitq_remove(waitq, op);
-        if (!share_refuses(e, op))
-            share_try(e, op, now);
+        share_try(e, op, now);
     }
     if (gate->trying == 0)
         snib__waitq_rest(e, gate, now);
@@ -116,15 +66,12 @@ void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time
 {
     struct snib__gate *gate = op->gate;
     snib__gate_join(op->hold);
-    bool lent = op->hold->flags & SNIB__LENT; /* it is granted while others wait */
-    if ((!op->once && !lent && gate->waitq && gate->waitq->head) ||
-        snib__share_number_busy(op->hold)) {
-        op->told = gate->waitq && gate->waitq->head && gate->waitq->head->told;
+    bool joins = op->hold->flags & SNIB__JOINS; /* it is granted while others wait */
+    if (!op->once && !joins && gate->waitq && gate->waitq->head) {
+        op->told = gate->waitq->head->told;
         share_queue(e, op);
         return;
     }
-    if (share_refuses(e, op))
-        return;
     if (!snib__node_ready(gate->node) || op->deadline != SNIB__NEVER)
         snib__op_arm(e, op);
     share_try(e, op, now);

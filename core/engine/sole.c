@@ -77,16 +77,11 @@ void snib__sole_settles(struct snib__gate *gate, snib__time now)
         gate->waitq->settling_since = now;
 }
 
-/* A read under a write hold shares its number, so it waits for an earlier
- * such read in the same way. */
 bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op *op, snib__time now)
 {
     const struct snib__gate *gate = op->gate;
-    if (op->stage != SNIB__STAGE_QUEUED)
+    if (op->stage != SNIB__STAGE_QUEUED || !snib__gate_sole(gate))
         return false;
-    if (!snib__gate_sole(gate))
-        return gate->kind->discipline == SNIB__SHARED && op->once &&
-               snib__share_number_busy(op->hold);
     const struct snib__hold *hold = gate->active;
     bool settling =
         hold && (hold->phase == SNIB__RELEASING || (hold->phase == SNIB__TRYING && !hold->op));

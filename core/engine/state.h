@@ -32,11 +32,9 @@ enum {
     SNIB__LISTENS = 1024,    /* fair: also subscribed to its own channel, for Redisson's messages */
     SNIB__QUEUES = 2048,     /* fair: its requests ask for a place if the lock is not free */
     SNIB__SEATED = 4096,     /* fair: it had a place, which must be given back */
-    SNIB__LENT = 8192,       /* read: it shares the number of the same owner's write hold */
+    SNIB__JOINS = 8192,      /* read: it joins its owner's write hold, `writer` */
     SNIB__ABANDONED = 16384, /* a user dropped it without a release: it must not be released */
-    SNIB__KEPT =
-        2048, /* read, write: an abandoned read has its number, which must not be released */
-    SNIB__ASKED = 32768 /* the new server of its name has already been asked about it */
+    SNIB__ASKED = 32768      /* the new server of its name has already been asked about it */
 };
 
 /* op->stage */
@@ -280,9 +278,6 @@ struct snib__node { /* one server */
     /* when a request that may shorten leases was left on a broken connection, 0: never; which could not be ended, so
      * that it may still arrive, for holds from before then */
     snib__time astray_at, shortens_at;
-    /* the same of a release of a read that had the number of a write hold */
-    snib__time unreads_at;
-    bool unread_astray;
     snib__time moved_at; /* when the server's clock was found to have moved; 0: never */
     bool moved_back;     /* it was set back */
     bool ever_ready;

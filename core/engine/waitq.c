@@ -104,11 +104,11 @@ void snib__waitq_push(struct snib__waitq *waitq, struct snib__op *op, bool front
  * the end of that.  Among them are reads whose own write hold has ended: they have joined that before. */
 static bool wait_is_ahead(const struct snib__op *op, const struct snib__op *other)
 {
-    bool lent = op->hold->flags & SNIB__LENT, other_lent = other->hold->flags & SNIB__LENT;
-    if (lent != other_lent)
-        return lent;
-    return lent && op->hold->number != other->hold->number ? op->joined > other->joined
-                                                           : op->serial < other->serial;
+    bool joins = op->hold->flags & SNIB__JOINS, other_joins = other->hold->flags & SNIB__JOINS;
+    if (joins != other_joins)
+        return joins;
+    return joins && op->hold->writer != other->hold->writer ? op->joined > other->joined
+                                                            : op->serial < other->serial;
 }
 
 /* Insert in order, so that a waiter keeps its turn. */

@@ -180,11 +180,8 @@ static bool watchdog_corrects(const struct snib__engine *e, const struct snib__n
     return node->moved_back && e->extended == 0;
 }
 
-/* A later read under a write hold may have the number of this one, and no copy may shorten its lease. */
 static void watchdog_put(struct snib__batch *batch, struct snib__hold *hold)
 {
-    if (hold->flags & SNIB__LENT)
-        batch->exact = false;
     batch->of[batch->n].hold = hold;
     batch->of[batch->n++].number = hold->number;
 }
@@ -504,9 +501,7 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
         bool taken = lost && reply[at + 1].integer != 0;
         if (lost)
             at += 2;
-        /* A read under a write hold may have the number of an earlier one, and its memory. */
-        bool later = (hold->flags & SNIB__LENT) && hold->acquired_at > sent_at;
-        if (hold->number != batch->of[i].number || later || hold->phase != SNIB__HELD ||
+        if (hold->number != batch->of[i].number || hold->phase != SNIB__HELD ||
             snib__hold_over(e, hold, now))
             continue;
         if (watchdog_moved(e, batch, hold, sent_at, now))

@@ -38,13 +38,23 @@ static int read_lease_key(struct snib__buf *out, const struct snib__engine *engi
     return snib__rw_arg_lease_key(out, engine, hold, hold->gate->name, hold->gate->name_len);
 }
 
+/* Its owner's write hold, which lets it in. */
+static int read_writer(struct snib__buf *out, const struct snib__engine *engine,
+                       const struct snib__hold *hold)
+{
+    const struct snib__hold writer = {.number = hold->writer};
+    return snib__arg_owner(out, engine, &writer);
+}
+
 static int read_acquire(struct snib__buf *out, const struct snib__engine *engine,
                         const struct snib__hold *hold)
 {
-    if (snib__script_begin(out, SNIB__SCRIPT_READ_ACQUIRE, 3, 5) < 0 ||
+    bool joins = hold->flags & SNIB__JOINS;
+    if (snib__script_begin(out, SNIB__SCRIPT_READ_ACQUIRE, 3, joins ? 6 : 5) < 0 ||
         snib__arg_name(out, hold->gate) < 0 || read_lease_key(out, engine, hold) < 0 ||
         snib__arg_prefixed(out, SNIB__RW_MARK, hold->gate) < 0 ||
-        snib__arg_owner(out, engine, hold) < 0 || snib__arg_lease(out, engine, hold) < 0)
+        snib__arg_owner(out, engine, hold) < 0 || snib__arg_lease(out, engine, hold) < 0 ||
+        (joins && read_writer(out, engine, hold) < 0))
         return -1;
     return SNIB__SCRIPT_READ_ACQUIRE;
 }

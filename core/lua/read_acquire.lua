@@ -1,9 +1,9 @@
 -- Acquire the read side of a read/write lock: a hash with `mode`, a field for every reader and perhaps
 -- "<owner>:write", and for every reader a key that lives as long as its own lease.
 -- KEYS[1] lock   KEYS[2] this reader's lease   KEYS[3] the mark of waiting writers
--- ARGV[1] owner   ARGV[2] lease in ms
+-- ARGV[1] owner   ARGV[2] lease in ms   ARGV[3] its write hold, whose reads have owners of their own, or nothing
 -- Reply: nil granted; otherwise the remaining ms to wait for (-1: unknown).
--- Readers join readers, and an owner joins its own write lock.  The count stays 1: see mutex_acquire.
+-- Readers join readers, and those of a write hold join that.  The count stays 1: see mutex_acquire.
 local left = redis.call('pttl', KEYS[1])
 local mode = left ~= -2 and redis.call('hget', KEYS[1], 'mode')
 if left ~= -2 and redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
@@ -12,7 +12,7 @@ if left ~= -2 and redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
         if mark > 0 then
             return mark
         end
-    elseif mode ~= 'write' or redis.call('hexists', KEYS[1], ARGV[1] .. ':write') == 0 then
+    elseif mode ~= 'write' or not ARGV[3] or redis.call('hexists', KEYS[1], ARGV[3] .. ':write') == 0 then
         return left
     end
 elseif left == -2 then

@@ -183,7 +183,7 @@ static const char *check_owner(const struct snib__engine *e, const struct snib__
         held = held_by(snib__gate_find(e, SNIB_WRITE, gate->name, gate->name_len), op->owner);
     else if (kind == SNIB_WRITE)
         held = held_by(snib__gate_find(e, SNIB_READ, gate->name, gate->name_len), op->owner);
-    MUST(!held || (kind == SNIB_READ && held->number == op->hold->number));
+    MUST(!held || (kind == SNIB_READ && held->number == op->hold->writer));
     return NULL;
 }
 

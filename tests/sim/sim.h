@@ -126,14 +126,12 @@ struct sim_use {
     uint32_t permits;
 };
 
-/* All that is known of one owner number: "<uuid>:<number>".  A writer's own read has a separate
- * owner. */
+/* All that is known of one owner number: "<uuid>:<number>". */
 struct sim_owner {
     struct sim_use use;
     unsigned present; /* set of names that it holds at the server */
     bool abandoned;   /* the operation ended without it */
     bool denied;      /* ... with a code that says that nothing was applied */
-    bool again;       /* a writer's own read, not its first: the number is reused */
     bool
         stray; /* from a connection that could not be killed, or abandoned: only its lease ends it */
     bool aged;            /* from a stale data set, without its latest renewal */
@@ -146,8 +144,8 @@ struct sim_owner {
     bool unheard;         /* an extension was cancelled: what its answer tells is not heard */
     int64_t left_step_ns; /* of the claim that it last lost */
     int ended;            /* enum sim_cause of the last time it left the server */
-    int ended_before;     /* the same for the earlier hold with this number; CAUSE_NONE */
-    snib__time since;     /* of `present` */
+    uint64_t writer;  /* a read: the number of its owner's write hold, which lets it in; 0: none */
+    snib__time since; /* of `present` */
     snib__time abandoned_at, first_sent;
     snib__time unanswered_since; /* the first attempt without a reply; 0: none */
     bool answered;               /* an attempt has had a reply */

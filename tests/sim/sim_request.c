@@ -125,13 +125,20 @@ static int side_of(int script)
     return strncmp(snib__script_texts[script].name, "write_", 6) == 0;
 }
 
+/* The write hold that lets a read in is not an owner of what is asked for: its place among the arguments; 0: there is none. */
+static size_t writer_at(const model_text *argv, size_t argc)
+{
+    return script_of(argv, argc) == SNIB__SCRIPT_READ_ACQUIRE && argc == 9 ? 8 : 0;
+}
+
 /* The owners among the arguments, in order.  A permits hold is known by its first id. */
 static size_t find_owners(const model_text *argv, size_t argc, uint64_t *numbers, size_t cap,
                           struct sim_process **out_process)
 {
     size_t n = 0;
     *out_process = NULL;
-    for (size_t i = begins(argv, "EVALSHA") ? 3 : 1; i < argc && n < cap; i++) {
+    const size_t end = writer_at(argv, argc) ? writer_at(argv, argc) : argc;
+    for (size_t i = begins(argv, "EVALSHA") ? 3 : 1; i < end && n < cap; i++) {
         struct sim_process *process = truth_owner(argv[i], &numbers[n]);
         if (process != NULL) {
             *out_process = process;
@@ -153,8 +160,7 @@ static void follow(struct sim_process *process, uint64_t number, int side)
         }
         struct sim_owner *left = check_owner(process, task->number, side);
         struct sim_owner *known = check_owner(process, number, side);
-        if (known->use.permits != 0) { /* several reads of one writer: this may be any of them */
-            known->lease = known->lease > left->lease ? known->lease : left->lease;
+        if (known->use.permits != 0) {
             continue;
         }
         left->abandoned = true;
@@ -172,29 +178,10 @@ static void follow(struct sim_process *process, uint64_t number, int side)
     }
 }
 
-/* Reads under a write hold share its number: when one is over, released or not, the next one begins. */
-static bool is_next_read(struct sim_process *process, const struct sim_owner *owner,
-                         uint64_t number)
-{
-    return owner->use.kind == SNIB_READ && owner->present == 0 && owner->releases > 0 &&
-           check_owner(process, number, 1)->use.permits != 0;
-}
-
 static void attempt(struct sim_process *process, uint64_t number, int side)
 {
     follow(process, number, side);
     struct sim_owner *owner = check_owner(process, number, side);
-    if (owner->again || is_next_read(process, owner, number)) {
-        bool on_its_way = owner->present != 0 && owner->releases > 0;
-        owner->again = false;
-        owner->attempts = 0;
-        owner->unanswered_since = 0;
-        owner->answered = false;
-        owner->found = owner->missed = false;
-        owner->ended_before = owner->ended;
-        owner->ended = CAUSE_NONE;
-        owner->releases = on_its_way; /* a release that may have to be repeated */
-    }
     if (owner->releases > 0) {
         sim_fail("%u:%llu is acquired after its release was sent", process->id,
                  (unsigned long long)number);
@@ -277,6 +264,10 @@ void check_sent(struct sim_process *process, const char *bytes, size_t n)
         }
         if (count > 0 && is(purpose, "acquire")) {
             attempt(process, numbers[0], side_of(script));
+            if (writer_at(argv, argc)) {
+                truth_owner(argv[writer_at(argv, argc)],
+                            &check_owner(process, numbers[0], 0)->writer);
+            }
         } else if (count > 0 && is(purpose, "release")) {
             check_owner(process, numbers[0], side_of(script))->releases++;
         } else if (count > 1 && is(purpose, "transfer")) {

@@ -320,8 +320,7 @@ void check_not_granted(struct sim_process *process, const struct sim_task *task,
     /* A refusal is of the last attempt: one before it whose reply was lost may have worked, and is undone.  So it is where
      * memory was missing to send another one. */
     owner->denied = code < 0 && code != SNIB_ECLOSED && code != SNIB_ENOMEM &&
-                    !snib_code_is(code, SNIB_IS_MAYBE_APPLIED) && !owner->again &&
-                    owner->attempts <= 1;
+                    !snib_code_is(code, SNIB_IS_MAYBE_APPLIED) && owner->attempts <= 1;
     if (owner->denied && owner->present != 0 && !owner->stray) {
         sim_fail("%u:%llu got %s, as if nothing had been applied, and has the lock", process->id,
                  (unsigned long long)task->number, snib_code_name(code));
@@ -395,12 +394,11 @@ void check_released(struct sim_process *process, const struct sim_hold *hold, in
         check_passed_on(process, hold, code);
         return;
     }
-    /* A writer's next read may have been requested at the very moment of this answer. */
-    int ended = owner->ended == CAUSE_NONE ? owner->ended_before : owner->ended;
-    bool given_back = ended == CAUSE_RELEASED || ended == CAUSE_TRANSFERRED;
+    bool given_back = owner->ended == CAUSE_RELEASED || owner->ended == CAUSE_TRANSFERRED;
     bool gone = owner->present == 0;
     /* A reader with an expired lease may still have been found: no writer has come since. */
-    given_back |= hold->use.kind == SNIB_READ && (ended == CAUSE_EXPIRED || ended == CAUSE_STEP);
+    given_back |= hold->use.kind == SNIB_READ &&
+                  (owner->ended == CAUSE_EXPIRED || owner->ended == CAUSE_STEP);
     /* After a lost reply the second try cannot know what the first one found; while the lease
      * cannot have ended, it was the first that released. */
     bool lasts = lasted(process, hold);
@@ -420,7 +418,7 @@ void check_released(struct sim_process *process, const struct sim_hold *hold, in
     }
     if (!honest) {
         sim_fail("%u:%llu: release ended with %s, cause %d", process->id,
-                 (unsigned long long)hold->number, snib_code_name(code), ended);
+                 (unsigned long long)hold->number, snib_code_name(code), owner->ended);
     }
 }
 

@@ -74,19 +74,6 @@ static uint8_t options_of(const struct sim_use *use)
     return options;
 }
 
-/* Whether another task's request for the same share of the lock may still arrive. */
-static bool is_asked_twice(const struct sim_process *process, const struct sim_task *task)
-{
-    for (int i = 0; i < SIM_TASKS; i++) {
-        const struct sim_task *other = &process->tasks[i];
-        if (other != task && other->doing == DOING_WAIT && other->number == task->number &&
-            other->use.side == task->use.side) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Record what the engine's new hold will be at the server. */
 static void know(struct sim_process *process, struct sim_task *task,
                  const struct snib__acquire *how)
@@ -98,11 +85,9 @@ static void know(struct sim_process *process, struct sim_task *task,
     }
     struct sim_owner *owner = check_owner(process, task->number, task->use.side);
     snib__time lease = how->lease != 0 ? how->lease : process->lease;
-    owner->again = owner->use.permits != 0; /* a writer reads again */
     owner->abandoned = owner->denied = false;
     owner->use = task->use;
-    bool longest = owner->present != 0 || is_asked_twice(process, task);
-    owner->lease = longest && owner->lease > lease ? owner->lease : lease;
+    owner->lease = lease;
 }
 
 /* Whether the process knows nothing of the lock: it neither holds it nor waits for it. */

@@ -72,43 +72,6 @@ static void former_server_releases_for_itself(void **state)
     snib__engine_free(engine);
 }
 
-/* Reads under a write hold share its number: the owner's next one is not asked for before the release of the one before it has
- * ended, at the next server, too, or it would be released there. */
-static void former_server_releases_a_read_for_itself(void **state)
-{
-    (void)state;
-    int32_t code;
-    const struct snib__acquire how = {.owner = 7, .wait = SNIB__NEVER};
-    struct snib__engine *engine = begin_three();
-    struct snib__gate *write = gate(engine, SNIB_WRITE, "foo");
-    struct snib__gate *read = gate(engine, SNIB_READ, "foo");
-    held(engine, "bar");
-    struct snib__op *op = snib__engine_acquire(engine, write, &how, now, &code);
-    serve(engine);
-    const struct snib__hold *writer = acquired(engine, op);
-    op = snib__engine_acquire(engine, read, &how, now, &code);
-    serve(engine);
-    struct snib__hold *reader = acquired(engine, op);
-    assert_true(reader->number == writer->number);
-    peers[1].silent = peers[2].silent = true;
-    peers[1].says = ":1";
-    peers[1].times = 1;
-    snib__hold_drop(engine, reader, now);
-    serve(engine);
-    struct snib__op *next = snib__engine_acquire(engine, read, &how, now, &code);
-    now += SNIB__MS;
-    goes_to(engine, 'c');
-    peers[1].silent = false;
-    serve(engine);
-    assert_int_equal(next->hold->phase, SNIB__NEW);
-    peers[2].silent = false;
-    serve(engine);
-    reader = acquired(engine, next);
-    assert_true(reader->number == writer->number);
-    assert_int_equal(peers[2].read_releases, 1);
-    snib__engine_free(engine);
-}
-
 /* What the former server says of a hold, to what was on its way there, is no confirmation by the next one, which is asked. */
 static void former_server_confirms_nothing(void **state)
 {
@@ -649,7 +612,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(moved_hold_is_at_risk_until_it_is_confirmed),
         cmocka_unit_test(former_server_releases_for_itself),
-        cmocka_unit_test(former_server_releases_a_read_for_itself),
         cmocka_unit_test(former_server_confirms_nothing),
         cmocka_unit_test(asked_node_confirms_nothing),
         cmocka_unit_test(former_server_extends_for_itself),

@@ -435,38 +435,6 @@ static void hand_over_without_a_lock(void **state)
 
 /* ---- Renewals ------------------------------------------------------------------------------------------------ */
 
-/* A renewal of a kind that is on its way; NULL: none. */
-static const struct snib__batch *sent_renewal(struct snib__engine *engine, int kind)
-{
-    struct snib__conn *conn = conn_of(engine);
-    for (uint32_t i = 0; i < conn->ring_count; i++) {
-        const struct snib__request *request =
-            &conn->ring[(conn->ring_head + i) & (conn->ring_cap - 1)];
-        const struct snib__batch *batch = request->subject;
-        if (request->kind == SNIB__REQ_RENEW && batch->kind == kind)
-            return batch;
-    }
-    return NULL;
-}
-
-/* Once its clock was set back, the server is told exactly how long to keep a lock.  The read side of a write lock has its
- * number, and so has the next one: a copy of the request must not shorten that one's lease. */
-static void lent_lease_is_not_corrected(void **state)
-{
-    (void)state;
-    const struct snib__acquire owned = {.owner = 7, .wait = SNIB__NEVER};
-    struct snib__engine *engine = begin();
-    struct snib__hold *writes = granted(engine, gate(engine, SNIB_WRITE, "rw"), &owned);
-    struct snib__hold *reads = granted(engine, gate(engine, SNIB_READ, "rw"), &owned);
-    assert_int_equal(reads->number, writes->number);
-    engine->home->moved_back = true;
-    now += 10 * SECOND;
-    snib__engine_tick(engine, now);
-    assert_true(sent_renewal(engine, SNIB_WRITE)->exact);
-    assert_false(sent_renewal(engine, SNIB_READ)->exact);
-    snib__engine_free(engine);
-}
-
 /* A write hold whose time is over ends at the server, too, although its owner's read keeps the key that both are in: other
  * readers would wait for as long as that reads.  A later release finds that done. */
 static void write_ends_under_a_read(void **state)
@@ -595,7 +563,6 @@ int main(void)
         cmocka_unit_test(logged_name),
         cmocka_unit_test(logged_member),
         cmocka_unit_test(logged_member_that_is_let_go),
-        cmocka_unit_test(lent_lease_is_not_corrected),
         cmocka_unit_test(write_ends_under_a_read),
         cmocka_unit_test(dropped_write_lasts_as_its_read),
         cmocka_unit_test(write_ends_before_a_read),

@@ -760,8 +760,8 @@ static void first_sent_is_due_first(void **state)
     snib__engine_free(engine);
 }
 
-/* A read under a write hold has its number, and perhaps the memory of an earlier one.  An answer about that one, which
- * another lane has overtaken, is not about it. */
+/* A read within a write hold has perhaps the memory of an earlier one.  An answer about that one, which another lane has
+ * overtaken, is not about it. */
 static void answers_are_about_one_hold(void **state)
 {
     (void)state;

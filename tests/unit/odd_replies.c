@@ -57,6 +57,7 @@ static void about_a_lock(void **state)
 /* Replies are out of step with requests: the link ends, and what was on the way there is asked again. */
 static void expect_another_link(struct snib__engine *engine)
 {
+    assert_int_not_equal(conn_of(engine)->kill_id, 0); /* it may be carried out later */
     assert_int_equal(snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__COMMAND)),
                      SNIB__WISH_CLOSE);
     await_connect(engine);
@@ -152,6 +153,38 @@ static void of_another_script(void **state)
         assert_false((op && op->done) || (next && next->done));
         assert_true(hold->deadline == deadline || !op);
         expect_another_link(engine);
+        snib__engine_free(engine);
+    }
+}
+
+/* A peer that always answers like this: the operation ends, and what is repeated without one ends with its lease. */
+static void again_and_again(void **state)
+{
+    (void)state;
+    for (int releases = 0; releases < 2; releases++) {
+        struct snib__engine *engine = ready_engine();
+        struct snib__gate *one = gate(engine, SNIB_MUTEX, "m");
+        const struct snib__acquire how = {.wait = SNIB__NEVER};
+        int32_t code;
+        struct snib__op *op =
+            releases ? snib__engine_release(engine, granted(engine, one, &how), now, &code)
+                     : snib__engine_acquire(engine, one, &how, now, &code);
+        for (int tries = 1; tries <= 3; tries++) {
+            answer_own(engine);
+            assert_false(op->done);
+            answer(engine, "+OK\r\n");
+            assert_int_equal(op->done, tries == 3);
+            expect_another_link(engine);
+        }
+        assert_int_equal(op->code, SNIB_EPROTOCOL);
+        answer_own(engine);
+        assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RELEASE);
+        now += 120 * SECOND;
+        answer(engine, "+OK\r\n");
+        expect_another_link(engine);
+        answer_own(engine);
+        assert_int_equal(on_the_way(engine), 0);
+        assert_null(snib__gate_first(one));
         snib__engine_free(engine);
     }
 }
@@ -352,9 +385,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(about_a_lock),    cmocka_unit_test(of_a_script),
         cmocka_unit_test(out_of_step),     cmocka_unit_test(of_another_script),
-        cmocka_unit_test(about_a_server),  cmocka_unit_test(about_loading),
-        cmocka_unit_test(loading_goes_on), cmocka_unit_test(about_the_time),
-        cmocka_unit_test(on_a_channel),
+        cmocka_unit_test(again_and_again), cmocka_unit_test(about_a_server),
+        cmocka_unit_test(about_loading),   cmocka_unit_test(loading_goes_on),
+        cmocka_unit_test(about_the_time),  cmocka_unit_test(on_a_channel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -161,25 +161,6 @@ static void attempts_are_unanswered(void **state)
     attempt_is_unanswered(SNIB_WRITE, true);
 }
 
-/* The writer's own read lock, whose number is being released. */
-static void writers_read(void **state)
-{
-    (void)state;
-    const struct snib__acquire own = {.owner = 7, .wait = SNIB__NEVER},
-                               own_try = {.owner = 7, .wait = 0};
-    struct snib__engine *engine = begin();
-    struct snib__gate *reads = gate(engine, SNIB_READ, "m");
-    granted(engine, gate(engine, SNIB_WRITE, "m"), &own);
-    begin_release(engine, granted(engine, reads, &own));
-    answer_own(engine);
-    answer(engine, REFUSED);
-    struct snib__op *op = start(engine, reads, &own_try);
-    assert_false(op->done);
-    await_done(engine, op, REFUSED);
-    expect_unconfirmed(op, START + SECOND);
-    snib__engine_free(engine);
-}
-
 /* A lock that this process holds is busy, and a wait that ends within a round trip of a release has
  * timed out. */
 static void what_is_known_is_said(void **state)
@@ -439,13 +420,12 @@ static void late_lease_is_given_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(release_is_refused),       cmocka_unit_test(connection_is_another),
-        cmocka_unit_test(attempts_are_unanswered),  cmocka_unit_test(writers_read),
-        cmocka_unit_test(what_is_known_is_said),    cmocka_unit_test(attempt_ends_in_doubt),
-        cmocka_unit_test(attempt_is_left),          cmocka_unit_test(grant_is_nobodys),
-        cmocka_unit_test(grant_is_the_next_ones),   cmocka_unit_test(a_call_waits_once),
-        cmocka_unit_test(an_attempt_waits),         cmocka_unit_test(mistaken_message_is_heard),
-        cmocka_unit_test(late_lease_is_given_back),
+        cmocka_unit_test(release_is_refused),        cmocka_unit_test(connection_is_another),
+        cmocka_unit_test(attempts_are_unanswered),   cmocka_unit_test(what_is_known_is_said),
+        cmocka_unit_test(attempt_ends_in_doubt),     cmocka_unit_test(attempt_is_left),
+        cmocka_unit_test(grant_is_nobodys),          cmocka_unit_test(grant_is_the_next_ones),
+        cmocka_unit_test(a_call_waits_once),         cmocka_unit_test(an_attempt_waits),
+        cmocka_unit_test(mistaken_message_is_heard), cmocka_unit_test(late_lease_is_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -143,8 +143,9 @@ def near(value: int, ms: int) -> None:
     assert ms - 3000 < value <= ms, value
 
 
-def read(run: Scripts, owner: str, lease: int = 30000) -> Any:
-    return run("read_acquire", ["k", own(owner), MARK], owner, lease)
+def read(run: Scripts, owner: str, lease: int = 30000, within: str | None = None) -> Any:
+    """within: the write hold that lets it in; otherwise of the same number, as Redisson's are."""
+    return run("read_acquire", ["k", own(owner), MARK], owner, lease, within or owner)
 
 
 def unread(run: Scripts, owner: str) -> Any:

@@ -61,6 +61,26 @@ def test_read_write(run: Scripts) -> None:
     assert run.state() == {}
 
 
+def test_reads_within_a_write(run: Scripts) -> None:
+    """They have owners of their own, and end alone; the write hold that lets them in is named."""
+    write(run, A)
+    near(run("read_acquire", ["k", own(B), MARK], B, 30000), 30000)
+    near(read(run, B, within=C), 30000)
+    assert read(run, B, within=A) is None
+    assert read(run, B, within=C) is None, "a repeat"
+    assert read(run, C, within=A) is None
+    both = {"mode": "write", f"{A}:write": "1", B: "1", C: "1"}
+    assert run.state() == {"k": both, own(B): "1", own(C): "1"}
+    assert unread(run, B) == 1
+    assert unread(run, B) == 0, "a late copy of the release"
+    assert run.state() == {"k": {"mode": "write", f"{A}:write": "1", C: "1"}, own(C): "1"}
+    assert unwrite(run, A) == TOLD
+    assert run.state() == {"k": {"mode": "read", C: "1"}, own(C): "1"}
+    assert unread(run, C) == TOLD
+    write(run, B)
+    near(read(run, C, within=A), 30000), "that write hold has ended"
+
+
 def test_read_keeps_the_longest_lease(run: Scripts) -> None:
     read(run, A, 60000)
     read(run, B, 10000)

@@ -102,13 +102,6 @@ MUTANTS = [
         "unit_redirects",
     ),
     Mutant(
-        "an old read's renewal ends the next read",
-        "engine/watchdog.c",
-        "(hold->flags & SNIB__LENT) && hold->acquired_at > sent_at",
-        "false",
-        "unit_lanes",
-    ),
-    Mutant(
         "an old request of a plain lock shortens its lease",
         "lua/plain_acquire.lua",
         "math.max(left, ARGV[2])",
@@ -142,13 +135,6 @@ MUTANTS = [
         "(exact and redis.call('hlen', lock) <= 2)",
         "exact",
         "traces/test_leases.py test_exact_lease_beside_others",
-    ),
-    Mutant(
-        "a read side of a write lock is corrected by its number",
-        "engine/watchdog.c",
-        "if (hold->flags & SNIB__LENT) batch->exact = false;",
-        "",
-        "unit_hold",
     ),
     Mutant(
         "a late renewal gives a member its former lease",

@@ -6,14 +6,14 @@ MUTANTS = [
     Mutant(
         "a lost lane that cannot be ended is not told",
         "engine/lane.c",
-        "if (lost->left) snib__node_unended(e, node, true, now);",
+        "if (lost->left) snib__node_unended(e, node, true);",
         "",
         "unit_lanes",
     ),
     Mutant(
         "a lost lane that may not be ended is not told",
         "engine/node.c",
-        "if (error) snib__node_unended(e, node, true, now);",
+        "if (error) snib__node_unended(e, node, true);",
         "",
         "unit_lanes",
     ),

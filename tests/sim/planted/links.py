@@ -4,6 +4,27 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "a request whose reply does not fit may be carried out later",
+        "engine/node.c",
+        "snib__conn_expect(&link->conn, request); /*",
+        "snib__node_orphan(e, request, SNIB_EPROTOCOL, 0, now); /*",
+        "unit_odd_replies",
+    ),
+    Mutant(
+        "a peer whose replies never fit is asked for ever",
+        "engine/node.c",
+        "if (op && ++op->misfits == NODE_MISFITS) {",
+        "if (op && op->misfits == NODE_MISFITS) {",
+        "unit_odd_replies",
+    ),
+    Mutant(
+        "a release that nobody waits for is repeated after its lease",
+        "engine/release.c",
+        "if (kind == SNIB__REQ_RELEASE && !hold->op && !hold->passed &&",
+        "if (kind == SNIB__REQ_RELEASE && !hold->op && hold->passed &&",
+        "unit_odd_replies",
+    ),
+    Mutant(
         "a reply that answers another request is believed",
         "engine/node.c",
         "if (request->subject && !error && node_misfits(request, reply, n)) {",

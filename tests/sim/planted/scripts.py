@@ -6,8 +6,8 @@ MUTANTS = [
     Mutant(
         "a write hold that is over lasts as long as its owner reads",
         "engine/gate.c",
-        "hold->number) peer = peer->peer_next; return peer != NULL;",
-        "hold->number) peer = peer->peer_next; return peer && !peer;",
+        "hold->number)) peer = peer->peer_next; return peer != NULL;",
+        "hold->number)) peer = peer->peer_next; return peer && !peer;",
         "unit_hold write_ends_under_a_read",
     ),
     Mutant(
@@ -199,8 +199,15 @@ MUTANTS = [
     Mutant(
         "a reader comes in beside a writer",
         "lua/read_acquire.lua",
-        "elseif mode ~= 'write' or redis.call('hexists', KEYS[1], ARGV[1] .. ':write') == 0 then",
+        "elseif mode ~= 'write' or not ARGV[3] or redis.call('hexists', KEYS[1], ARGV[3] .. ':write') == 0 then",
         "elseif mode ~= 'write' then",
+    ),
+    Mutant(
+        "a reader comes in beside the writer of another owner",
+        "lua/read_acquire.lua",
+        "or not ARGV[3] or redis.call('hexists', KEYS[1], ARGV[3] .. ':write') == 0 then",
+        "or not ARGV[3] then",
+        "traces/test_read_write.py within_a_write",
     ),
     Mutant(
         "a reader's release takes the last other reader with it",

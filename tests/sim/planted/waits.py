@@ -287,13 +287,6 @@ MUTANTS = [
         "unit_share",
     ),
     Mutant(
-        "a writer's reads release each other",
-        "engine/share.c",
-        "return peer != NULL;",
-        "return peer != NULL && false;",
-        "unit_share",
-    ),
-    Mutant(
         "Redisson's releases are not heard after a reconnect",
         "engine/place.c",
         "if ((hold->flags & SNIB__LISTENS) && hold->op) place_say",
@@ -453,13 +446,6 @@ MUTANTS = [
         "unit_settling",
     ),
     Mutant(
-        "a writer's read behind another is told that the lock is busy",
-        "engine/sole.c",
-        "snib__share_number_busy(op->hold); const",
-        "snib__share_number_busy(op->hold) && false; const",
-        "unit_settling",
-    ),
-    Mutant(
         "a release is unconfirmed as soon as it is sent",
         "engine/release.c",
         "if (there) snib__sole_settles(gate, now);",
@@ -528,13 +514,6 @@ MUTANTS = [
         "unit_patience",
     ),
     Mutant(
-        "a read that only waits keeps its number in use",
-        "engine/share.c",
-        "|| share_waits(peer)))",
-        "))",
-        "unit_share",
-    ),
-    Mutant(
         "a queue whose last attempt dies with a lane has no timer",
         "engine/waitq.c",
         "if (waitq->head && waitq->timer_at == 0 && ends && !snib__gate_sole(gate))",
@@ -547,13 +526,6 @@ MUTANTS = [
         "(waitq->gate->trying && !queued))",
         "waitq->gate->trying)",
         "unit_lanes",
-    ),
-    Mutant(
-        "the rest of a lost read is released at another server under the next read's number",
-        "engine/op.c",
-        "again->flags = hold->flags & (SNIB__LENT | SNIB__INHERITED);",
-        "again->flags = hold->flags & SNIB__INHERITED;",
-        "unit_given",
     ),
     Mutant(
         "a repeated release that finds a part of the hold says that the first try has worked",
@@ -712,15 +684,15 @@ MUTANTS = [
     Mutant(
         "a read beside its owner's write hold waits behind those that wait for the end of that",
         "engine/share.c",
-        "bool lent = op->hold->flags & SNIB__LENT;",
-        "bool lent = false;",
+        "bool joins = op->hold->flags & SNIB__JOINS;",
+        "bool joins = false;",
         "unit_share",
     ),
     Mutant(
         "a waiting read joins its owner's write hold behind those that wait for the end of that",
         "engine/waitq.c",
-        "if (lent != other_lent)",
-        "if (lent != other_lent && op->serial == 0)",
+        "if (joins != other_joins)",
+        "if (joins != other_joins && op->serial == 0)",
         "unit_share",
     ),
     Mutant(
@@ -817,15 +789,15 @@ MUTANTS = [
     Mutant(
         "a read whose write hold has ended keeps those under the present one behind it",
         "engine/waitq.c",
-        "return lent && op->hold->number != other->hold->number",
-        "return lent && op->hold->number != other->hold->number && op->serial == 0",
+        "return joins && op->hold->writer != other->hold->writer",
+        "return joins && op->hold->writer != other->hold->writer && op->serial == 0",
         "unit_hold read_under_the_present",
     ),
     Mutant(
         "a read that joins a write hold goes behind one whose write hold had a higher number",
         "engine/waitq.c",
         "? op->joined > other->joined",
-        "? op->hold->number > other->hold->number",
+        "? op->hold->writer > other->hold->writer",
         "unit_hold",
     ),
     Mutant(
