@@ -328,7 +328,7 @@ struct topo_totals {
     uint64_t waits, too_few,
         durable; /* WAITs, those with too few replicas; holds that had to survive a failover */
     snib__time longest_overlap;
-    uint64_t by_family[TOPO_FAMILIES], multis;
+    uint64_t by_family[TOPO_FAMILIES], multis, within; /* reads within writes */
     uint64_t faults[TOPO_FAULTS];
 };
 

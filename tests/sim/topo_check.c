@@ -452,10 +452,17 @@ static bool exclude(const struct topo_hold *one, const struct topo_hold *other)
            !(one->use.kind == SNIB_READ && other->use.kind == SNIB_READ);
 }
 
+/* A process's owner may read while it writes. */
+static bool is_one_owner(const struct topo_hold *one, const struct topo_hold *other)
+{
+    return one->hold->owner != 0 && one->hold->owner == other->hold->owner &&
+           one->use.kind != other->use.kind;
+}
+
 static void check_pair(const struct topo_process *process, const struct topo_hold *one,
                        const struct topo_process *of, struct topo_hold *other)
 {
-    if (!exclude(one, other) || (process == of && one->number == other->number)) {
+    if (!exclude(one, other) || (process == of && is_one_owner(one, other))) {
         return;
     }
     if (!one->excused && !other->excused && !permits_are_more(&topo.names[one->use.name])) {

@@ -194,6 +194,7 @@ static void take_hold(struct topo_process *process, struct topo_task *task)
                                          (unsigned long long)hold->number);
         granted->tell = 1;
         topo_totals.granted++;
+        topo_totals.within += (task->op->hold->flags & SNIB__JOINS) != 0;
         topo_totals.by_family[topo.names[task->use.name].family] += task->use.kind != SNIB__MULTI;
         topo_totals.multis += task->use.kind == SNIB__MULTI;
     }
