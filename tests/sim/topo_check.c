@@ -69,7 +69,9 @@ static void check_wanted(struct topo_process *process, const struct topo_hold *h
         topo_fail("%u:%llu is granted on no replica, and its server had one", process->id,
                   (unsigned long long)hold->number);
     }
-    process->replicated |= (uint64_t)(said > 0) << shard;
+    /* Not by a former master, which has not heard yet that the slot is another's. */
+    bool here = said > 0 && copies(process, hold, topo.shards[shard].authority) > 0;
+    process->replicated |= (uint64_t)here << shard;
 }
 
 /* A replica is promoted that was in step when every replica in step had a hold: it has it.  Later

@@ -235,7 +235,7 @@ MUTANTS = [
         "locks/read.c",
         "bool joins = hold->flags & SNIB__JOINS;",
         "bool joins = hold->owner == 1;",
-        "sim/topology",
+        "sim_stories",
     ),
     Mutant(
         "a first lease is not confirmed",
