@@ -205,7 +205,7 @@ MISTAKES = [
     # ---- sentinel
     Mistake(
         "sentinels name others without end",
-        "engine/sentinel.c",
+        "engine/sentinels.c",
         "if (map->n < SENTINELS_LEARNT) {",
         "if (map) {",
         "sentinel",
@@ -219,7 +219,7 @@ MISTAKES = [
     ),
     Mistake(
         "a sentinel is known as often as it is named",
-        "engine/sentinel.c",
+        "engine/sentinels.c",
         "if (snib__address_equal(&map->all[i].node->address, address)) return &map->all[i];",
         "if (&map->all[i].node->address == address) return &map->all[i];",
         "sentinel",
