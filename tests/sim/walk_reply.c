@@ -37,7 +37,7 @@ static bool held(const struct snib__gate *gate)
     return hold != NULL;
 }
 
-/* Whether the client has the other side of a read/write lock, under another number. */
+/* Whether the client has the other side of a read/write lock, and not for the owner who reads within it. */
 static bool opposed(const struct snib__hold *hold)
 {
     int kind = hold->gate->kind->kind;
@@ -47,7 +47,8 @@ static bool opposed(const struct snib__hold *hold)
                               hold->gate->name, hold->gate->name_len)
             : NULL;
     const struct snib__hold *other = gate ? snib__gate_first(gate) : NULL;
-    while (other && (other->phase != SNIB__HELD || other->number == hold->number)) {
+    uint64_t own = hold->flags & SNIB__JOINS ? hold->writer : 0;
+    while (other && (other->phase != SNIB__HELD || other->number == own)) {
         other = snib__gate_next(gate, other);
     }
     return other != NULL;
