@@ -6,7 +6,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "c0a824fb19fcf561"
+#define SNIB_BUILD_ID "347af50d2f4f81a6"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -1535,8 +1535,11 @@ static void snib__sys_lock(pthread_mutex_t *mutex);
 static void snib__sys_unlock(pthread_mutex_t *mutex);
 
 /* Ask the loader what all threads need, before a fork: a thread of the program may have the loader's lock then, and in
- * the child it stays locked.  And from here on the library stays loaded. */
+ * the child it stays locked. */
 static void snib__sys_begin(void);
+
+/* From here on the library stays loaded.  Not while others wait for this thread. */
+static void snib__sys_stay(void);
 
 /* Start a thread with all signals blocked: they are for the program's own threads.  stack 0: the
  * usual one, if it is not too small.  out_thread NULL: it is detached.  0 or errno. */
@@ -4841,6 +4844,8 @@ static int snib__api_init(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, client_register);
+    if (client_registered == 0)
+        snib__sys_stay();
     return client_registered;
 }
 
@@ -13908,23 +13913,33 @@ static int sys_find(struct dl_phdr_info *info, size_t size, void *argument)
     return found;
 }
 
-/* Threads return to this code when the program has freed all, from a lookup for example.  So a module that contains the
- * library is not unloaded, as libsnib.so is not. */
-static void sys_stay(void)
-{
-    struct sys_object own = {.address = (uintptr_t)sys_stay};
-    dl_iterate_phdr(sys_find, &own);
-    void *(*volatile open)(const char *, int) = dlopen; /* NULL in some static programs */
-    if (own.name && open)
-        open(own.name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
-}
-
 static void snib__sys_begin(void)
 {
     sys_tls();
-    snib__forks_enter();
-    sys_stay();
+}
+
+enum { SYS_MAY_GO, SYS_ASKS, SYS_STAYS };
+
+/* Threads return to this code when the program has freed all, from a lookup for example.  So a module that contains the
+ * library is not unloaded, as libsnib.so is not.
+ *
+ * dlopen() waits for a thread that runs a module's constructors, which may open a client, too.  So no thread waits for the
+ * one that asks, nor does a fork; its child, in which the loader's lock may have no owner any longer, does not ask again.
+ * But a constructor that waits for a thread which opens the first client still waits for ever, as with any dlopen(). */
+static void snib__sys_stay(void)
+{
+    static _Atomic int known;
+    int before = SYS_MAY_GO;
+    if (atomic_load(&known) != SYS_MAY_GO ||
+        !atomic_compare_exchange_strong(&known, &before, SYS_ASKS))
+        return;
+    struct sys_object own = {.address = (uintptr_t)snib__sys_stay};
+    snib__forks_enter(); /* the lock that this takes is another one, which nobody keeps for long */
+    dl_iterate_phdr(sys_find, &own);
     snib__forks_leave();
+    void *(*volatile open)(const char *, int) = dlopen; /* NULL in some static programs */
+    bool stays = !own.name || !open || open(own.name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    atomic_store(&known, stays ? SYS_STAYS : SYS_MAY_GO); /* or else the next call asks again */
 }
 
 static int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread_t *out_thread)

@@ -96,23 +96,33 @@ static int sys_find(struct dl_phdr_info *info, size_t size, void *argument)
     return found;
 }
 
-/* Threads return to this code when the program has freed all, from a lookup for example.  So a module that contains the
- * library is not unloaded, as libsnib.so is not. */
-static void sys_stay(void)
-{
-    struct sys_object own = {.address = (uintptr_t)sys_stay};
-    dl_iterate_phdr(sys_find, &own);
-    void *(*volatile open)(const char *, int) = dlopen; /* NULL in some static programs */
-    if (own.name && open)
-        open(own.name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
-}
-
 void snib__sys_begin(void)
 {
     sys_tls();
-    snib__forks_enter();
-    sys_stay();
+}
+
+enum { SYS_MAY_GO, SYS_ASKS, SYS_STAYS };
+
+/* Threads return to this code when the program has freed all, from a lookup for example.  So a module that contains the
+ * library is not unloaded, as libsnib.so is not.
+ *
+ * dlopen() waits for a thread that runs a module's constructors, which may open a client, too.  So no thread waits for the
+ * one that asks, nor does a fork; its child, in which the loader's lock may have no owner any longer, does not ask again.
+ * But a constructor that waits for a thread which opens the first client still waits for ever, as with any dlopen(). */
+void snib__sys_stay(void)
+{
+    static _Atomic int known;
+    int before = SYS_MAY_GO;
+    if (atomic_load(&known) != SYS_MAY_GO ||
+        !atomic_compare_exchange_strong(&known, &before, SYS_ASKS))
+        return;
+    struct sys_object own = {.address = (uintptr_t)snib__sys_stay};
+    snib__forks_enter(); /* the lock that this takes is another one, which nobody keeps for long */
+    dl_iterate_phdr(sys_find, &own);
     snib__forks_leave();
+    void *(*volatile open)(const char *, int) = dlopen; /* NULL in some static programs */
+    bool stays = !own.name || !open || open(own.name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    atomic_store(&known, stays ? SYS_STAYS : SYS_MAY_GO); /* or else the next call asks again */
 }
 
 int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread_t *out_thread)

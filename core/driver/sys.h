@@ -32,8 +32,11 @@ void snib__sys_lock(pthread_mutex_t *mutex);
 void snib__sys_unlock(pthread_mutex_t *mutex);
 
 /* Ask the loader what all threads need, before a fork: a thread of the program may have the loader's lock then, and in
- * the child it stays locked.  And from here on the library stays loaded. */
+ * the child it stays locked. */
 void snib__sys_begin(void);
+
+/* From here on the library stays loaded.  Not while others wait for this thread. */
+void snib__sys_stay(void);
 
 /* Start a thread with all signals blocked: they are for the program's own threads.  stack 0: the
  * usual one, if it is not too small.  out_thread NULL: it is detached.  0 or errno. */

@@ -323,6 +323,10 @@ void snib__sys_begin(void)
 {
 }
 
+void snib__sys_stay(void)
+{
+}
+
 int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread_t *out_thread)
 {
     (void)stack;

@@ -4,6 +4,13 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "all wait for the thread that asks the loader to keep the library, as the loader does for a constructor",
+        "api/client.c",
+        "    snib__sys_begin();\n",
+        "    snib__sys_begin();\n    snib__sys_stay();\n",
+        "faults/unload beside_a_constructor",
+    ),
+    Mutant(
         "the free of a queue wakes only one consumer",
         "api/queue.c",
         "queue->freed || atomic_exchange(&queue->woken, false)",
