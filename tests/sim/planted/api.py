@@ -25,6 +25,20 @@ MUTANTS = [
         "unit_exit exits_inside",
     ),
     Mutant(
+        "nobody can open a client while another one is waited for",
+        "api/exit.c",
+        "snib__driver_rouse(&client->driver); locked = exit_lock();",
+        "locked = exit_lock(); snib__driver_rouse(&client->driver);",
+        "unit_exit woken_beside_others",
+    ),
+    Mutant(
+        "a client that is woken is never freed",
+        "api/exit.c",
+        "snib__client_unref(client); /* may be the last one */",
+        "",
+        "unit_exit woken_beside_others",
+    ),
+    Mutant(
         "a begun acquisition leaves the error as it was",
         "api/lock.c",
         "code == SNIB_AGAIN ? snib__fail(err, code, 0, NULL) : code",
