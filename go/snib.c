@@ -6,7 +6,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "18994fe4271f75ab"
+#define SNIB_BUILD_ID "427eb95e73114ba3"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -1571,6 +1571,9 @@ static void snib__sys_alarm_set(int alarm, snib__time in);
 
 /* As poll(), for at most `left`; -1 with errno. */
 static int snib__sys_poll(struct pollfd *polls, uint32_t n, snib__time left);
+
+/* Write a line, or what fits of it: this waits for no reader, and no signal tells that they have gone. */
+static void snib__sys_print(int fd, const char *line, size_t n);
 
 /* As recv() and send(); only a recv() with `wait` blocks, and for SNIB__SOCK_NAP_MS at most. */
 static ssize_t snib__sys_recv(int fd, char *bytes, size_t cap, bool wait);
@@ -4998,7 +5001,6 @@ static void snib__peers_read(struct snib__engine *engine, uint64_t server, snib_
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #define DEBUG_LOOK (250 * SNIB__MS)  /* between two looks at what lasts */
@@ -5031,10 +5033,8 @@ static _Atomic bool debug_exits;
 static void debug_print(const char *text)
 {
     char line[DEBUG_TEXT_CAP + sizeof "snib: debug: \n"];
-    struct pollfd error = {.fd = STDERR_FILENO, .events = POLLOUT};
     int n = snprintf(line, sizeof line, "snib: debug: %s\n", text);
-    if (snib__sys_poll(&error, 1, 0) == 1 && error.revents == POLLOUT)
-        syscall(SYS_write, STDERR_FILENO, line, (size_t)n);
+    snib__sys_print(STDERR_FILENO, line, (size_t)n);
 }
 
 static void debug_write(struct snib__client *client, const char *text)
@@ -13844,9 +13844,11 @@ static void snib__sock_unuse(struct snib__sock *sock)
 #include <netinet/tcp.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <time.h>
@@ -14075,6 +14077,32 @@ static int snib__sys_poll(struct pollfd *polls, uint32_t n, snib__time left)
 {
     struct timespec ts = sys_timespec(left == SNIB__NEVER ? 0 : left);
     return (int)syscall(SYS_ppoll, polls, n, left == SNIB__NEVER ? NULL : &ts, NULL, 8);
+}
+
+/* ---- standard error ---- */
+
+/* O_NONBLOCK of the descriptor itself is for all who share it, other processes, too; and that poll() finds room for something
+ * says nothing of a line.  So pipes and terminals are opened once more: a pipe also for reading, or a signal could end the
+ * process if its last reader goes meanwhile.  A thread's own folder, because the main thread may have ended. */
+static void snib__sys_print(int fd, const char *line, size_t n)
+{
+    char path[sizeof "/proc/thread-self/fd/-2147483648"];
+    struct stat about;
+    if ((fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY || fstat(fd, &about) != 0)
+        return;
+    if (S_ISSOCK(about.st_mode)) {
+        syscall(SYS_sendto, fd, line, n, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
+    } else if (S_ISREG(about.st_mode)) {
+        syscall(SYS_write, fd, line, n);
+    } else {
+        int flags = O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+        flags |= S_ISFIFO(about.st_mode) ? O_RDWR : O_WRONLY;
+        snprintf(path, sizeof path, "/proc/thread-self/fd/%d", fd);
+        if ((fd = (int)syscall(SYS_openat, AT_FDCWD, path, flags)) < 0)
+            return;
+        syscall(SYS_write, fd, line, n);
+        syscall(SYS_close, fd); /* the child of a fork beside this has that file in any case */
+    }
 }
 
 /* ---- sockets ---- */

@@ -10,9 +10,11 @@
 #include <netinet/tcp.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <time.h>
@@ -241,6 +243,32 @@ int snib__sys_poll(struct pollfd *polls, uint32_t n, snib__time left)
 {
     struct timespec ts = sys_timespec(left == SNIB__NEVER ? 0 : left);
     return (int)syscall(SYS_ppoll, polls, n, left == SNIB__NEVER ? NULL : &ts, NULL, 8);
+}
+
+/* ---- standard error ---- */
+
+/* O_NONBLOCK of the descriptor itself is for all who share it, other processes, too; and that poll() finds room for something
+ * says nothing of a line.  So pipes and terminals are opened once more: a pipe also for reading, or a signal could end the
+ * process if its last reader goes meanwhile.  A thread's own folder, because the main thread may have ended. */
+void snib__sys_print(int fd, const char *line, size_t n)
+{
+    char path[sizeof "/proc/thread-self/fd/-2147483648"];
+    struct stat about;
+    if ((fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY || fstat(fd, &about) != 0)
+        return;
+    if (S_ISSOCK(about.st_mode)) {
+        syscall(SYS_sendto, fd, line, n, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
+    } else if (S_ISREG(about.st_mode)) {
+        syscall(SYS_write, fd, line, n);
+    } else {
+        int flags = O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+        flags |= S_ISFIFO(about.st_mode) ? O_RDWR : O_WRONLY;
+        snprintf(path, sizeof path, "/proc/thread-self/fd/%d", fd);
+        if ((fd = (int)syscall(SYS_openat, AT_FDCWD, path, flags)) < 0)
+            return;
+        syscall(SYS_write, fd, line, n);
+        syscall(SYS_close, fd); /* the child of a fork beside this has that file in any case */
+    }
 }
 
 /* ---- sockets ---- */

@@ -69,6 +69,9 @@ void snib__sys_alarm_set(int alarm, snib__time in);
 /* As poll(), for at most `left`; -1 with errno. */
 int snib__sys_poll(struct pollfd *polls, uint32_t n, snib__time left);
 
+/* Write a line, or what fits of it: this waits for no reader, and no signal tells that they have gone. */
+void snib__sys_print(int fd, const char *line, size_t n);
+
 /* As recv() and send(); only a recv() with `wait` blocks, and for SNIB__SOCK_NAP_MS at most. */
 ssize_t snib__sys_recv(int fd, char *bytes, size_t cap, bool wait);
 ssize_t snib__sys_send(int fd, const char *bytes, size_t n);
