@@ -6,7 +6,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "31ad0a404908bbf4"
+#define SNIB_BUILD_ID "08e8a740bc425075"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -1535,8 +1535,11 @@ static void snib__sys_lock(pthread_mutex_t *mutex);
 static void snib__sys_unlock(pthread_mutex_t *mutex);
 
 /* Ask the loader what all threads need, before a fork: a thread of the program may have the loader's lock then, and in
- * the child it stays locked.  And from here on the library stays loaded. */
+ * the child it stays locked. */
 static void snib__sys_begin(void);
+
+/* From here on the library stays loaded.  Not while others wait for this thread. */
+static void snib__sys_stay(void);
 
 /* Start a thread with all signals blocked: they are for the program's own threads.  stack 0: the
  * usual one, if it is not too small.  out_thread NULL: it is detached.  0 or errno. */
@@ -1568,6 +1571,9 @@ static void snib__sys_alarm_set(int alarm, snib__time in);
 
 /* As poll(), for at most `left`; -1 with errno. */
 static int snib__sys_poll(struct pollfd *polls, uint32_t n, snib__time left);
+
+/* Write a line, or what fits of it: this waits for no reader, and no signal tells that they have gone. */
+static void snib__sys_print(int fd, const char *line, size_t n);
 
 /* As recv() and send(); only a recv() with `wait` blocks, and for SNIB__SOCK_NAP_MS at most. */
 static ssize_t snib__sys_recv(int fd, char *bytes, size_t cap, bool wait);
@@ -4843,6 +4849,8 @@ static int snib__api_init(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, client_register);
+    if (client_registered == 0)
+        snib__sys_stay();
     return client_registered;
 }
 
@@ -4995,7 +5003,6 @@ static void snib__peers_read(struct snib__engine *engine, uint64_t server, snib_
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #define DEBUG_LOOK (250 * SNIB__MS)  /* between two looks at what lasts */
@@ -5028,10 +5035,8 @@ static _Atomic bool debug_exits;
 static void debug_print(const char *text)
 {
     char line[DEBUG_TEXT_CAP + sizeof "snib: debug: \n"];
-    struct pollfd error = {.fd = STDERR_FILENO, .events = POLLOUT};
     int n = snprintf(line, sizeof line, "snib: debug: %s\n", text);
-    if (snib__sys_poll(&error, 1, 0) == 1 && error.revents == POLLOUT)
-        syscall(SYS_write, STDERR_FILENO, line, (size_t)n);
+    snib__sys_print(STDERR_FILENO, line, (size_t)n);
 }
 
 static void debug_write(struct snib__client *client, const char *text)
@@ -5595,6 +5600,7 @@ static void snib__forks_child(void);
 #define SNIB__PROCESS_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
@@ -5604,31 +5610,32 @@ static void snib__forks_child(void);
 #define MADV_WIPEONFORK 18 /* since Linux 4.14; other kernels refuse it */
 #endif
 
-/* NULL: there is none. */
+/* If the first call finds no page, none is made later either: the number of a process does not change. */
 static inline _Atomic uint32_t *snib__process_page(void)
 {
     static _Atomic(_Atomic uint32_t *) page;
-    _Atomic uint32_t *known = atomic_load(&page), *made;
+    static _Atomic uint32_t none; /* a child has it from its parent: only the process ids differ */
+    _Atomic uint32_t *known = atomic_load(&page);
     if (known)
         return known;
-    made = mmap(NULL, sizeof *made, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (made == MAP_FAILED)
-        return NULL;
-    if (madvise(made, sizeof *made, MADV_WIPEONFORK) == 0 &&
-        atomic_compare_exchange_strong(&page, &known, made))
-        return made;
-    munmap(made, sizeof *made);
+    void *made =
+        mmap(NULL, sizeof *known, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    bool wiped = made != MAP_FAILED && madvise(made, sizeof *known, MADV_WIPEONFORK) == 0;
+    if (atomic_compare_exchange_strong(&page, &known, wiped ? made : &none))
+        known = wiped ? made : &none;
+    if (made != MAP_FAILED && made != known)
+        munmap(made, sizeof *known);
     return known;
 }
 
 /* snib__process - the number of this process, never 0: its parent has another one, also if it was made without the handlers
- * of fork().  Where the kernel wipes no page, the number is the process id alone. */
+ * of fork().  Where the kernel wipes no page, the process ids alone tell them apart. */
 static inline uint64_t snib__process(void)
 {
     static _Atomic uint32_t last; /* a child counts on */
     _Atomic uint32_t *page = snib__process_page();
-    uint32_t number = 0, next;
-    if (page && (number = atomic_load(page)) == 0) {
+    uint32_t number = atomic_load(page), next;
+    if (number == 0) {
         next = atomic_fetch_add(&last, 1) + 1;
         number = atomic_compare_exchange_strong(page, &number, next) ? next : number;
     }
@@ -5699,12 +5706,37 @@ static void snib__exit_remove(struct snib__client *client)
     exit_unlock(locked);
 }
 
+/* Another reference, unless the last one is gone: then another thread is about to free the client, which waits for
+ * exit_mutex to take it off the list. */
+static bool exit_ref(struct snib__client *client)
+{
+    uint32_t refs = atomic_load(&client->refs);
+    while (refs > 0 && !atomic_compare_exchange_weak(&client->refs, &refs, refs + 1))
+        ;
+    return refs > 0;
+}
+
+static struct snib__client *exit_ref_from(struct snib__client *client)
+{
+    while (client && !exit_ref(client))
+        client = client->exit_next;
+    return client;
+}
+
+/* Without exit_mutex while it waits for a client's: whoever has that may need the list.  With a reference the client stays
+ * on the list, unless an exit takes it off, which then closes them. */
 static void snib__exit_wake(void)
 {
     bool locked = exit_lock();
-    for (struct snib__client *client = exit_first; client; client = client->exit_next)
-        snib__driver_rouse(&client->driver);
+    struct snib__client *client = exit_ref_from(exit_first), *next;
     exit_unlock(locked);
+    for (; client; client = next) {
+        snib__driver_rouse(&client->driver);
+        locked = exit_lock();
+        next = exit_ref_from(client->exit_next);
+        exit_unlock(locked);
+        snib__client_unref(client); /* may be the last one */
+    }
 }
 
 /* ---- Fork ------------------------------------------------------------------------------------ */
@@ -5741,16 +5773,6 @@ static bool exit_is_ours(void)
 {
     uint64_t process = atomic_load(&exit_process);
     return process && process == snib__process() && !exit_forking;
-}
-
-/* Another reference, unless the last one is gone: then another thread is about to free the client, which waits for
- * exit_mutex to take it off the list. */
-static bool exit_ref(struct snib__client *client)
-{
-    uint32_t refs = atomic_load(&client->refs);
-    while (refs > 0 && !atomic_compare_exchange_weak(&client->refs, &refs, refs + 1))
-        ;
-    return refs > 0;
 }
 
 /* Take a client off the list, with a reference; NULL: none is left. */
@@ -13824,9 +13846,11 @@ static void snib__sock_unuse(struct snib__sock *sock)
 #include <netinet/tcp.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <time.h>
@@ -13910,23 +13934,33 @@ static int sys_find(struct dl_phdr_info *info, size_t size, void *argument)
     return found;
 }
 
-/* Threads return to this code when the program has freed all, from a lookup for example.  So a module that contains the
- * library is not unloaded, as libsnib.so is not. */
-static void sys_stay(void)
-{
-    struct sys_object own = {.address = (uintptr_t)sys_stay};
-    dl_iterate_phdr(sys_find, &own);
-    void *(*volatile open)(const char *, int) = dlopen; /* NULL in some static programs */
-    if (own.name && open)
-        open(own.name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
-}
-
 static void snib__sys_begin(void)
 {
     sys_tls();
-    snib__forks_enter();
-    sys_stay();
+}
+
+enum { SYS_MAY_GO, SYS_ASKS, SYS_STAYS };
+
+/* Threads return to this code when the program has freed all, from a lookup for example.  So a module that contains the
+ * library is not unloaded, as libsnib.so is not.
+ *
+ * dlopen() waits for a thread that runs a module's constructors, which may open a client, too.  So no thread waits for the
+ * one that asks, nor does a fork; its child, in which the loader's lock may have no owner any longer, does not ask again.
+ * But a constructor that waits for a thread which opens the first client still waits for ever, as with any dlopen(). */
+static void snib__sys_stay(void)
+{
+    static _Atomic int known;
+    int before = SYS_MAY_GO;
+    if (atomic_load(&known) != SYS_MAY_GO ||
+        !atomic_compare_exchange_strong(&known, &before, SYS_ASKS))
+        return;
+    struct sys_object own = {.address = (uintptr_t)snib__sys_stay};
+    snib__forks_enter(); /* the lock that this takes is another one, which nobody keeps for long */
+    dl_iterate_phdr(sys_find, &own);
     snib__forks_leave();
+    void *(*volatile open)(const char *, int) = dlopen; /* NULL in some static programs */
+    bool stays = !own.name || !open || open(own.name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    atomic_store(&known, stays ? SYS_STAYS : SYS_MAY_GO); /* or else the next call asks again */
 }
 
 static int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread_t *out_thread)
@@ -14045,6 +14079,32 @@ static int snib__sys_poll(struct pollfd *polls, uint32_t n, snib__time left)
 {
     struct timespec ts = sys_timespec(left == SNIB__NEVER ? 0 : left);
     return (int)syscall(SYS_ppoll, polls, n, left == SNIB__NEVER ? NULL : &ts, NULL, 8);
+}
+
+/* ---- standard error ---- */
+
+/* O_NONBLOCK of the descriptor itself is for all who share it, other processes, too; and that poll() finds room for something
+ * says nothing of a line.  So pipes and terminals are opened once more: a pipe also for reading, or a signal could end the
+ * process if its last reader goes meanwhile.  A thread's own folder, because the main thread may have ended. */
+static void snib__sys_print(int fd, const char *line, size_t n)
+{
+    char path[sizeof "/proc/thread-self/fd/-2147483648"];
+    struct stat about;
+    if ((fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY || fstat(fd, &about) != 0)
+        return;
+    if (S_ISSOCK(about.st_mode)) {
+        syscall(SYS_sendto, fd, line, n, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
+    } else if (S_ISREG(about.st_mode)) {
+        syscall(SYS_write, fd, line, n);
+    } else {
+        int flags = O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+        flags |= S_ISFIFO(about.st_mode) ? O_RDWR : O_WRONLY;
+        snprintf(path, sizeof path, "/proc/thread-self/fd/%d", fd);
+        if ((fd = (int)syscall(SYS_openat, AT_FDCWD, path, flags)) < 0)
+            return;
+        syscall(SYS_write, fd, line, n);
+        syscall(SYS_close, fd); /* the child of a fork beside this has that file in any case */
+    }
 }
 
 /* ---- sockets ---- */

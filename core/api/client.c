@@ -780,5 +780,7 @@ int snib__api_init(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, client_register);
+    if (client_registered == 0)
+        snib__sys_stay();
     return client_registered;
 }

@@ -19,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #define DEBUG_LOOK (250 * SNIB__MS)  /* between two looks at what lasts */
@@ -52,10 +51,8 @@ static _Atomic bool debug_exits;
 static void debug_print(const char *text)
 {
     char line[DEBUG_TEXT_CAP + sizeof "snib: debug: \n"];
-    struct pollfd error = {.fd = STDERR_FILENO, .events = POLLOUT};
     int n = snprintf(line, sizeof line, "snib: debug: %s\n", text);
-    if (snib__sys_poll(&error, 1, 0) == 1 && error.revents == POLLOUT)
-        syscall(SYS_write, STDERR_FILENO, line, (size_t)n);
+    snib__sys_print(STDERR_FILENO, line, (size_t)n);
 }
 
 static void debug_write(struct snib__client *client, const char *text)

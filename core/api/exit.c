@@ -76,12 +76,37 @@ void snib__exit_remove(struct snib__client *client)
     exit_unlock(locked);
 }
 
+/* Another reference, unless the last one is gone: then another thread is about to free the client, which waits for
+ * exit_mutex to take it off the list. */
+static bool exit_ref(struct snib__client *client)
+{
+    uint32_t refs = atomic_load(&client->refs);
+    while (refs > 0 && !atomic_compare_exchange_weak(&client->refs, &refs, refs + 1))
+        ;
+    return refs > 0;
+}
+
+static struct snib__client *exit_ref_from(struct snib__client *client)
+{
+    while (client && !exit_ref(client))
+        client = client->exit_next;
+    return client;
+}
+
+/* Without exit_mutex while it waits for a client's: whoever has that may need the list.  With a reference the client stays
+ * on the list, unless an exit takes it off, which then closes them. */
 void snib__exit_wake(void)
 {
     bool locked = exit_lock();
-    for (struct snib__client *client = exit_first; client; client = client->exit_next)
-        snib__driver_rouse(&client->driver);
+    struct snib__client *client = exit_ref_from(exit_first), *next;
     exit_unlock(locked);
+    for (; client; client = next) {
+        snib__driver_rouse(&client->driver);
+        locked = exit_lock();
+        next = exit_ref_from(client->exit_next);
+        exit_unlock(locked);
+        snib__client_unref(client); /* may be the last one */
+    }
 }
 
 /* ---- Fork ------------------------------------------------------------------------------------ */
@@ -118,16 +143,6 @@ static bool exit_is_ours(void)
 {
     uint64_t process = atomic_load(&exit_process);
     return process && process == snib__process() && !exit_forking;
-}
-
-/* Another reference, unless the last one is gone: then another thread is about to free the client, which waits for
- * exit_mutex to take it off the list. */
-static bool exit_ref(struct snib__client *client)
-{
-    uint32_t refs = atomic_load(&client->refs);
-    while (refs > 0 && !atomic_compare_exchange_weak(&client->refs, &refs, refs + 1))
-        ;
-    return refs > 0;
 }
 
 /* Take a client off the list, with a reference; NULL: none is left. */

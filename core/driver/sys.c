@@ -10,9 +10,11 @@
 #include <netinet/tcp.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <time.h>
@@ -96,23 +98,33 @@ static int sys_find(struct dl_phdr_info *info, size_t size, void *argument)
     return found;
 }
 
-/* Threads return to this code when the program has freed all, from a lookup for example.  So a module that contains the
- * library is not unloaded, as libsnib.so is not. */
-static void sys_stay(void)
-{
-    struct sys_object own = {.address = (uintptr_t)sys_stay};
-    dl_iterate_phdr(sys_find, &own);
-    void *(*volatile open)(const char *, int) = dlopen; /* NULL in some static programs */
-    if (own.name && open)
-        open(own.name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
-}
-
 void snib__sys_begin(void)
 {
     sys_tls();
-    snib__forks_enter();
-    sys_stay();
+}
+
+enum { SYS_MAY_GO, SYS_ASKS, SYS_STAYS };
+
+/* Threads return to this code when the program has freed all, from a lookup for example.  So a module that contains the
+ * library is not unloaded, as libsnib.so is not.
+ *
+ * dlopen() waits for a thread that runs a module's constructors, which may open a client, too.  So no thread waits for the
+ * one that asks, nor does a fork; its child, in which the loader's lock may have no owner any longer, does not ask again.
+ * But a constructor that waits for a thread which opens the first client still waits for ever, as with any dlopen(). */
+void snib__sys_stay(void)
+{
+    static _Atomic int known;
+    int before = SYS_MAY_GO;
+    if (atomic_load(&known) != SYS_MAY_GO ||
+        !atomic_compare_exchange_strong(&known, &before, SYS_ASKS))
+        return;
+    struct sys_object own = {.address = (uintptr_t)snib__sys_stay};
+    snib__forks_enter(); /* the lock that this takes is another one, which nobody keeps for long */
+    dl_iterate_phdr(sys_find, &own);
     snib__forks_leave();
+    void *(*volatile open)(const char *, int) = dlopen; /* NULL in some static programs */
+    bool stays = !own.name || !open || open(own.name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    atomic_store(&known, stays ? SYS_STAYS : SYS_MAY_GO); /* or else the next call asks again */
 }
 
 int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread_t *out_thread)
@@ -231,6 +243,32 @@ int snib__sys_poll(struct pollfd *polls, uint32_t n, snib__time left)
 {
     struct timespec ts = sys_timespec(left == SNIB__NEVER ? 0 : left);
     return (int)syscall(SYS_ppoll, polls, n, left == SNIB__NEVER ? NULL : &ts, NULL, 8);
+}
+
+/* ---- standard error ---- */
+
+/* O_NONBLOCK of the descriptor itself is for all who share it, other processes, too; and that poll() finds room for something
+ * says nothing of a line.  So pipes and terminals are opened once more: a pipe also for reading, or a signal could end the
+ * process if its last reader goes meanwhile.  A thread's own folder, because the main thread may have ended. */
+void snib__sys_print(int fd, const char *line, size_t n)
+{
+    char path[sizeof "/proc/thread-self/fd/-2147483648"];
+    struct stat about;
+    if ((fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY || fstat(fd, &about) != 0)
+        return;
+    if (S_ISSOCK(about.st_mode)) {
+        syscall(SYS_sendto, fd, line, n, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
+    } else if (S_ISREG(about.st_mode)) {
+        syscall(SYS_write, fd, line, n);
+    } else {
+        int flags = O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+        flags |= S_ISFIFO(about.st_mode) ? O_RDWR : O_WRONLY;
+        snprintf(path, sizeof path, "/proc/thread-self/fd/%d", fd);
+        if ((fd = (int)syscall(SYS_openat, AT_FDCWD, path, flags)) < 0)
+            return;
+        syscall(SYS_write, fd, line, n);
+        syscall(SYS_close, fd); /* the child of a fork beside this has that file in any case */
+    }
 }
 
 /* ---- sockets ---- */

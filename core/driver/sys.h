@@ -32,8 +32,11 @@ void snib__sys_lock(pthread_mutex_t *mutex);
 void snib__sys_unlock(pthread_mutex_t *mutex);
 
 /* Ask the loader what all threads need, before a fork: a thread of the program may have the loader's lock then, and in
- * the child it stays locked.  And from here on the library stays loaded. */
+ * the child it stays locked. */
 void snib__sys_begin(void);
+
+/* From here on the library stays loaded.  Not while others wait for this thread. */
+void snib__sys_stay(void);
 
 /* Start a thread with all signals blocked: they are for the program's own threads.  stack 0: the
  * usual one, if it is not too small.  out_thread NULL: it is detached.  0 or errno. */
@@ -65,6 +68,9 @@ void snib__sys_alarm_set(int alarm, snib__time in);
 
 /* As poll(), for at most `left`; -1 with errno. */
 int snib__sys_poll(struct pollfd *polls, uint32_t n, snib__time left);
+
+/* Write a line, or what fits of it: this waits for no reader, and no signal tells that they have gone. */
+void snib__sys_print(int fd, const char *line, size_t n);
 
 /* As recv() and send(); only a recv() with `wait` blocks, and for SNIB__SOCK_NAP_MS at most. */
 ssize_t snib__sys_recv(int fd, char *bytes, size_t cap, bool wait);

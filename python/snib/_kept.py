@@ -174,14 +174,18 @@ class Kept(Generic[H]):
         return sum(permits for _, _, permits, _ in self._holds.copy().values())
 
     def _order(self, caller: int, others: bool) -> Iterator[int]:
-        """What this process cannot release, because its parent acquired it before the fork, comes last."""
+        """The caller's come first, among them what its process has acquired since it was forked.  Its parent's are next: a
+        thread that unwinds in the child releases those, which fails, and not what another thread of the child has acquired.
+        """
         holds = self._holds.copy()
-        for inherited in (False, True):
-            some = [number for number in holds if (number < _inherited) is inherited]
-            own = [number for number in reversed(some) if holds[number][0] == caller]
+        since = [number for number in holds if number >= _inherited]
+        before = [number for number in holds if number < _inherited]
+        for numbers in since, before:
+            own = [number for number in reversed(numbers) if holds[number][0] == caller]
             yield from sorted(own, key=lambda number: holds[number][3] is not None)
-            if others:
-                yield from (number for number in some if holds[number][0] != caller)
+        if others:
+            for numbers in since, before:
+                yield from (number for number in numbers if holds[number][0] != caller)
 
     def _pop(self, number: int) -> tuple[int, H, int, Block | None] | None:
         found = self._holds.get(number)

@@ -4,6 +4,7 @@
 #include "../support/support.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -220,8 +222,8 @@ static void no_answer(void **state)
     server_do(server, "FLUSHALL");
 }
 
-/* A mistake that is found when the process exits. */
-static void child_debugs(const struct server *server, const char *name)
+/* Mistakes that are found when the process exits, so many. */
+static void child_debugs(const struct server *server, const char *name, int mistakes)
 {
     snib_client_options options;
     snib_client *client = NULL;
@@ -229,59 +231,147 @@ static void child_debugs(const struct server *server, const char *name)
     options.debug = 1;
     alarm(HANG_S);
     CHILD(snib_client_open(server->url, &options, &client, NULL) == SNIB_OK);
-    child_hold(child_lock(client, SNIB_MUTEX, name));
+    for (int i = 0; i < mistakes; i++) {
+        char numbered[64];
+        snprintf(numbered, sizeof numbered, "%s:%d", name, i);
+        child_hold(child_lock(client, SNIB_MUTEX, i ? numbered : name));
+    }
+}
+
+/* Where standard error leads: what is written to ends[1] can be read from ends[0]. */
+enum output { PIPE, SOCKET, TERMINAL, REGULAR, OUTPUTS };
+
+static void output_open(enum output output, int ends[2])
+{
+    char path[] = "/tmp/snib-test-XXXXXX";
+    if (output == PIPE) {
+        assert_int_equal(pipe(ends), 0);
+    } else if (output == SOCKET) {
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    } else if (output == TERMINAL) {
+        ends[0] = posix_openpt(O_RDWR | O_NOCTTY);
+        if (ends[0] < 0 || grantpt(ends[0]) != 0 || unlockpt(ends[0]) != 0)
+            skip_because("no terminals");
+        ends[1] = open(ptsname(ends[0]), O_RDWR | O_NOCTTY);
+        assert_true(ends[1] >= 0);
+    } else {
+        ends[1] = mkstemp(path);
+        ends[0] = open(path, O_RDONLY);
+        assert_true(ends[0] >= 0 && ends[1] >= 0 && unlink(path) == 0);
+    }
+}
+
+/* Write until there is no room. */
+static void output_fill(int fd)
+{
+    char page[4096] = "";
+    assert_int_equal(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+    for (size_t n = sizeof page; n > 0; n /= 2)
+        while (write(fd, page, n) > 0)
+            ;
+    assert_int_equal(fcntl(fd, F_SETFL, 0), 0);
+}
+
+static pid_t exits_with(struct server *server, const char *name, int mistakes, int error)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        child_debugs(server, name, mistakes);
+        CHILD(dup2(error, STDERR_FILENO) >= 0);
+        exit(0);
+    }
+    return pid;
 }
 
 /* Nor does standard error delay or end it if nobody reads there, or ever will: what the option debug finds is left out. */
 static void unread_standard_error(void **state)
 {
     struct server *server = *state;
-    for (int gone = 0; gone < 2; gone++) {
-        int ends[2];
-        assert_int_equal(pipe(ends), 0);
-        if (gone)
-            close(ends[0]);
-        pid_t pid = fork();
-        if (pid == 0) {
-            char page[4096] = "";
-            child_debugs(server, "unread");
-            CHILD(fcntl(ends[1], F_SETFL, O_NONBLOCK) == 0);
-            while (!gone && write(ends[1], page, sizeof page) > 0)
-                ;
-            CHILD(fcntl(ends[1], F_SETFL, 0) == 0 && dup2(ends[1], STDERR_FILENO) >= 0);
-            exit(0);
+    for (int output = PIPE; output <= SOCKET; output++)
+        for (int gone = 0; gone < 2; gone++) {
+            int ends[2];
+            output_open((enum output)output, ends);
+            if (gone)
+                close(ends[0]);
+            else
+                output_fill(ends[1]);
+            expect_status(exits_with(server, "unread", 1, ends[1]), 0);
+            assert_false(is_held(server, "unread"));
+            if (!gone)
+                close(ends[0]);
+            close(ends[1]);
         }
-        expect_status(pid, 0);
-        assert_false(is_held(server, "unread"));
-        if (!gone)
-            close(ends[0]);
-        close(ends[1]);
+}
+
+static bool has_room(int fd)
+{
+    struct pollfd room = {.fd = fd, .events = POLLOUT};
+    return poll(&room, 1, 10) == 1;
+}
+
+/* A terminal has room for less than what is to be written, and its reader, a program that is stopped, makes none. */
+static void unread_terminal(void **state)
+{
+    enum { LINES = 8, ROOM = 256 }; /* it gets room in such steps */
+    struct server *server = *state;
+    int ends[2];
+    char bytes[ROOM];
+    memset(bytes, '.', sizeof bytes);
+    output_open(TERMINAL, ends);
+    assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+    for (int full = 0; full < 20;) { /* meanwhile the kernel hands on what has been written */
+        full = write(ends[1], bytes, sizeof bytes) > 0 ? 0 : full + 1;
+        nap_us(full ? 1000 : 0);
     }
+    assert_int_equal(fcntl(ends[1], F_SETFL, 0), 0);
+    while (!has_room(ends[1]))
+        assert_true(read(ends[0], bytes, sizeof bytes) > 0);
+    expect_status(exits_with(server, "unread", LINES, ends[1]), 0);
+    assert_true(server_is_empty(server));
+    close(ends[0]);
+    close(ends[1]);
+}
+
+static void expect_text(int from, const char *text)
+{
+    char all[4096] = "";
+    for (size_t n = 0; n < sizeof all - 1 && !strstr(all, text);) {
+        ssize_t got = read(from, all + n, sizeof all - 1 - n);
+        if (got <= 0)
+            break;
+        n += (size_t)got;
+    }
+    assert_non_null(strstr(all, text));
 }
 
 /* Otherwise it is said there. */
 static void told_at_exit(void **state)
 {
     struct server *server = *state;
-    char text[4096] = "";
+    for (int output = 0; output < OUTPUTS; output++) {
+        int ends[2];
+        output_open((enum output)output, ends);
+        expect_status(exits_with(server, "told", 1, ends[1]), 0);
+        if (output != TERMINAL) /* what is in it would be lost */
+            close(ends[1]);
+        expect_text(ends[0], "snib: debug: mutex \"told\", acquired at ");
+        if (output == TERMINAL)
+            close(ends[1]);
+        close(ends[0]);
+    }
+}
+
+/* The descriptor may be any: a program that has closed standard error reads a pipe there. */
+static void told_to_nobody(void **state)
+{
+    struct server *server = *state;
     int ends[2];
-    assert_int_equal(pipe(ends), 0);
-    pid_t pid = fork();
-    if (pid == 0) {
-        child_debugs(server, "told");
-        CHILD(dup2(ends[1], STDERR_FILENO) >= 0);
-        exit(0);
-    }
-    expect_status(pid, 0);
+    char byte;
+    output_open(PIPE, ends);
+    expect_status(exits_with(server, "told", 1, ends[0]), 0);
     close(ends[1]);
-    for (size_t n = 0; n < sizeof text - 1;) {
-        ssize_t got = read(ends[0], text + n, sizeof text - 1 - n);
-        if (got <= 0)
-            break;
-        n += (size_t)got;
-    }
+    assert_int_equal(read(ends[0], &byte, 1), 0);
     close(ends[0]);
-    assert_non_null(strstr(text, "snib: debug: mutex \"told\", acquired at "));
 }
 
 static void *close_run(void *client)
@@ -469,7 +559,9 @@ int main(void)
         cmocka_unit_test(no_answer),
         cmocka_unit_test(with_the_last_thread),
         cmocka_unit_test(unread_standard_error),
+        cmocka_unit_test(unread_terminal),
         cmocka_unit_test(told_at_exit),
+        cmocka_unit_test(told_to_nobody),
         cmocka_unit_test(not_the_parents),
         cmocka_unit_test(not_without_handlers),
         cmocka_unit_test(not_with_the_same_number),

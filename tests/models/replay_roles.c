@@ -176,6 +176,15 @@ void snib__sys_begin(void)
 {
 }
 
+void snib__sys_stay(void)
+{
+}
+
+void snib__sys_print(int fd, const char *line, size_t n)
+{
+    (void)fd, (void)line, (void)n;
+}
+
 int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread_t *out_thread)
 {
     (void)run, (void)argument, (void)stack, (void)out_thread;

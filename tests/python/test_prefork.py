@@ -78,9 +78,7 @@ def test_gunicorn_preload(server: Server, tmp_path: Path) -> None:
 QUIET = "import asyncio, threading, warnings; warnings.simplefilter('ignore')\n"  # 3.12 warns of the fork itself
 
 
-def test_a_child_releases_its_own(server: Server) -> None:
-    """What the parent had acquired before it forked is in the way of no release in its child."""
-    source = """
+GIVEN_BACK = """
 client = snib.connect(URL)
 lock, permits = client.lock("lock"), client.permits("permits")
 permits.init(5)
@@ -94,20 +92,45 @@ if pid:
     os.write(gave_back, b".")
     sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 os.read(given_back, 1)
-for acquire in lock.acquire, lambda: permits.acquire(n=2):  # in another thread: the releases are of any
+acquires = lock.acquire, lambda: permits.acquire(n=2)
+releases = lock.release, lambda: permits.release(2)
+def try_to(release):
+    try: release()
+    except snib.Forked as error: say("forked", error.name, lock.locked(), permits.available())
+"""
+
+
+def test_a_child_releases_its_own(server: Server) -> None:
+    """What the parent had acquired before it forked is in the way of no release of what its child has acquired since."""
+    source = """
+for _ in range(2):
+    for acquire in acquires: acquire()
+    for release in releases: release()
+say(lock.locked(), permits.available())
+for release in releases: try_to(release)
+os._exit(0)
+"""
+    said = Program(QUIET + GIVEN_BACK + source, server.url).end()
+    assert said.splitlines() == ["False 5", "forked lock False 5", "forked permits False 5"]
+    server.admin.delete("permits")
+
+
+def test_a_child_that_unwinds_releases_nothing_of_its_threads(server: Server) -> None:
+    """Its main thread may be about to release what the parent had acquired there: that is not what another thread has
+    acquired since.  Once it was told, it may release what is of any thread, as in the parent.
+    """
+    source = """
+for acquire in acquires:
     thread = threading.Thread(target=acquire)
     thread.start()
     thread.join()
-lock.release()
-permits.release(2)
+for release in releases: try_to(release)
+for release in releases: try_to(release)
 say(lock.locked(), permits.available())
-for release in lock.release, lambda: permits.release(2):
-    try: release()
-    except snib.Forked as error: say("forked", error.name)
 os._exit(0)
 """
-    said = Program(QUIET + source, server.url).end()
-    assert said.splitlines() == ["False 5", "forked lock", "forked permits"]
+    said = Program(QUIET + GIVEN_BACK + source, server.url).end()
+    assert said.splitlines() == ["forked lock True 3", "forked permits True 3", "False 5"]
     server.admin.delete("permits")
 
 

@@ -35,6 +35,9 @@ PATIENCE = 1800  # seconds after which a program is considered hung, on a busy m
 EFFORT = 600  # ... or of processor time: one that runs in circles,
 GRACE = 10  # ... or after its first failed test, which leaves time for its clean-up
 
+# Tests that load a module with the core in it, which has the bug, too; and what tells them where it is.
+MODULES = {"faults/unload": ("test_whole_plugin", "SNIB_TEST_WHOLE_PLUGIN")}
+
 
 class Verdict(NamedTuple):
     good: bool
@@ -76,14 +79,15 @@ def run_program(command: list[str], patience: float = PATIENCE, **environment: s
     return Verdict(code == 0, failed or re.sub(r"^sim\w*: |; replay.*$", "", last))
 
 
-def run_test(program: Path, test: str, worlds: int, patience: float) -> Verdict:
+def run_test(program: Path, test: str, worlds: int, patience: float, **environment: str) -> Verdict:
     """A test program; for slow programs, only the test in question.  The driver's simulator has many stories,
     one after another: a few worlds of each first."""
     if program.name == "sim_driver" and worlds == WORLDS:
         verdict = run_program([str(program)], SNIB_SIM_SEEDS=str(WORLDS // 16))
         if not verdict.good:
             return verdict
-    return run_program([str(program)], patience, SNIB_TEST_ONLY=test, SNIB_SIM_SEEDS=str(worlds))
+    environment |= {"SNIB_TEST_ONLY": test, "SNIB_SIM_SEEDS": str(worlds)}
+    return run_program([str(program)], patience, **environment)
 
 
 def run_pytest(by: str, folder: Path, patience: float, **environment: str) -> Verdict:
@@ -138,6 +142,7 @@ class Bench:
         self.took: dict[str, float] = {}  # seconds, on the unchanged core
         self.tests = sorted({mutant.by for mutant in chosen})
         targets = {self.target(by) for by in self.tests if by and not self.is_pytest(by)}
+        targets |= {MODULES[by.split(" ")[0]][0] for by in self.tests if by.split(" ")[0] in MODULES}
         targets |= set(simulators_for("")) if "" in self.tests else set()
         python = any(by.startswith("python/") for by in self.tests)
         self.core = Build(build / "core", sorted(targets)) if targets else None
@@ -170,7 +175,10 @@ class Bench:
         if by.startswith("python/"):
             return run_python(made(self.python, "_core"), by, work, patience)
         worlds = seeds if seeds < self.seeds else WORLDS
-        return run_test(made(self.core, self.target(by)), by.partition(" ")[2], worlds, patience)
+        name, _, test = by.partition(" ")
+        module, variable = MODULES.get(name, ("", ""))
+        environment = {variable: str(made(self.core, module))} if module else {}
+        return run_test(made(self.core, self.target(by)), test, worlds, patience, **environment)
 
     def patience(self, by: str) -> float:
         """For a mutant: far more than the unchanged core has taken just now.  Simulators run longer than then."""

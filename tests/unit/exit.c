@@ -6,6 +6,7 @@
 #include <openssl/crypto.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -87,6 +88,37 @@ int __wrap_sched_yield(void)
     return 0;
 }
 
+void __real_snib__driver_rouse(struct snib__driver *driver);
+void __wrap_snib__driver_rouse(struct snib__driver *driver);
+
+static _Atomic(struct snib__driver *) rouses_late; /* and then stays there for a while */
+static _Atomic uint32_t roused, may_go_on;
+
+void __wrap_snib__driver_rouse(struct snib__driver *driver)
+{
+    atomic_fetch_add(&roused, 1);
+    __real_snib__driver_rouse(driver);
+    while (driver == rouses_late && !may_go_on)
+        snib__park(&may_go_on, 0, snib__now() + SNIB__MS);
+}
+
+static enum { WORKS, MMAP_FAILS, MADVISE_FAILS } pages;
+
+void *__real_mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset);
+void *__wrap_mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset);
+int __real_madvise(void *at, size_t n, int advice);
+int __wrap_madvise(void *at, size_t n, int advice);
+
+void *__wrap_mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset)
+{
+    return pages == MMAP_FAILS ? MAP_FAILED : __real_mmap(at, n, protection, flags, fd, offset);
+}
+
+int __wrap_madvise(void *at, size_t n, int advice)
+{
+    return pages == MADVISE_FAILS ? -1 : __real_madvise(at, n, advice);
+}
+
 enum { CLIENTS = 3 };
 
 static const int orders[][CLIENTS] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
@@ -105,6 +137,38 @@ static void expect_listed(struct snib__client *const *clients)
         newer = clients[i];
     }
     assert_true(!newer || !newer->exit_next);
+}
+
+/* When this process asks for the first time which one it is, there is no memory for what tells it from its parent.  When it
+ * exits there would be, and it still takes itself for the same; and a child made without the handlers of fork() for another
+ * one.  The first test: the page must not be there yet. */
+static void when_the_first_page_fails(void **state)
+{
+    (void)state;
+    for (int how = MMAP_FAILS; how <= MADVISE_FAILS; how++) {
+        int status;
+        pid_t pid = fork(), child;
+        assert_true(pid >= 0);
+        if (pid == 0) {
+            snib_client *handle;
+            alarm(120); /* a hang ends as SIGALRM */
+            pages = how;
+            if (snib_set_exit_timeout(60000, NULL) != SNIB_OK ||
+                snib_client_open("unix:///nowhere", NULL, &handle, NULL) != SNIB_OK)
+                _exit(2);
+            pages = WORKS;
+            times_close = true;
+            if ((child = _Fork()) == 0)
+                exit(3);
+            if (waitpid(child, &status, 0) != child || !WIFEXITED(status) ||
+                WEXITSTATUS(status) != 3)
+                _exit(4);
+            exit(5);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+    }
 }
 
 static void leaving_in_any_order(void **state)
@@ -289,11 +353,58 @@ static void exits_inside_with_time_left(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+static void *wake(void *unused)
+{
+    snib__exit_wake();
+    return unused;
+}
+
+/* All are woken, also if the thread that has one's mutex opens a client meanwhile, and if it is the last who has it. */
+static void woken_beside_others(void **state)
+{
+    (void)state;
+    int status;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        snib_client *handles[CLIENTS], *other;
+        pthread_t thread;
+        int32_t code;
+        alarm(30); /* a hang ends as SIGALRM */
+        for (int i = 0; i < CLIENTS; i++)
+            if (snib_client_open("unix:///nowhere", NULL, &handles[i], NULL) != SNIB_OK)
+                _exit(2);
+        struct snib__client *client = snib__client_enter(handles[1], NULL, &code);
+        leaving = roused = 0;
+        snib__driver_enter(&client->driver);
+        rouses_late = &client->driver;
+        if (pthread_create(&thread, NULL, wake, NULL) != 0)
+            _exit(3);
+        while (roused < 2) /* the newest first */
+            snib__park(&roused, 1, snib__now() + SNIB__MS);
+        if (snib_client_open("unix:///nowhere", NULL, &other, NULL) != SNIB_OK)
+            _exit(4);
+        snib__driver_leave(&client->driver);
+        snib_client_free(handles[1]);
+        snib__handle_put(handles[1]);
+        if (leaving != 0)
+            _exit(5);
+        may_go_on = 1;
+        pthread_join(thread, NULL);
+        _exit(leaving == 1 && roused == CLIENTS ? 0 : 6);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(when_the_first_page_fails),
         cmocka_unit_test(leaving_in_any_order),
         cmocka_unit_test(leaving_at_the_exit),
+        cmocka_unit_test(woken_beside_others),
         cmocka_unit_test(closing_at_the_exit),
         cmocka_unit_test(exits_inside),
         cmocka_unit_test(exits_inside_on_a_busy_machine),

@@ -4,6 +4,13 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "all wait for the thread that asks the loader to keep the library, as the loader does for a constructor",
+        "api/client.c",
+        "    snib__sys_begin();\n",
+        "    snib__sys_begin();\n    snib__sys_stay();\n",
+        "faults/unload beside_a_constructor",
+    ),
+    Mutant(
         "the free of a queue wakes only one consumer",
         "api/queue.c",
         "queue->freed || atomic_exchange(&queue->woken, false)",
@@ -16,6 +23,20 @@ MUTANTS = [
         "pthread_mutex_trylock(&client->driver.mutex) != 0; tries++",
         "pthread_mutex_lock(&client->driver.mutex) != 0; tries++",
         "unit_exit exits_inside",
+    ),
+    Mutant(
+        "nobody can open a client while another one is waited for",
+        "api/exit.c",
+        "snib__driver_rouse(&client->driver); locked = exit_lock();",
+        "locked = exit_lock(); snib__driver_rouse(&client->driver);",
+        "unit_exit woken_beside_others",
+    ),
+    Mutant(
+        "a client that is woken is never freed",
+        "api/exit.c",
+        "snib__client_unref(client); /* may be the last one */",
+        "",
+        "unit_exit woken_beside_others",
     ),
     Mutant(
         "a begun acquisition leaves the error as it was",
@@ -221,10 +242,31 @@ MUTANTS = [
     ),
     Mutant(
         "an exit waits for whoever reads standard error",
-        "api/debug.c",
-        "if (snib__sys_poll(&error, 1, 0) == 1 && error.revents == POLLOUT)",
-        "if (error.fd >= 0)",
+        "driver/sys.c",
+        "int flags = O_NONBLOCK | O_NOCTTY | O_CLOEXEC;",
+        "int flags = O_NOCTTY | O_CLOEXEC;",
         "faults/exit unread_standard_error",
+    ),
+    Mutant(
+        "an exit waits for whoever reads standard error, if that is a socket",
+        "driver/sys.c",
+        "syscall(SYS_sendto, fd, line, n, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);",
+        "syscall(SYS_sendto, fd, line, n, MSG_NOSIGNAL, NULL, 0);",
+        "faults/exit unread_standard_error",
+    ),
+    Mutant(
+        "an exit waits for a terminal that has room for less than a line",
+        "driver/sys.c",
+        "} else if (S_ISREG(about.st_mode)) {",
+        "} else if (S_ISREG(about.st_mode) || snib__sys_poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, 0) == 1) {",
+        "faults/exit unread_terminal",
+    ),
+    Mutant(
+        "what is found at exit is written into a pipe whose reader it is",
+        "driver/sys.c",
+        "(fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY || fstat",
+        "fstat",
+        "faults/exit told_to_nobody",
     ),
     Mutant(
         "an exit in a fork that waits for other threads waits for itself",

@@ -6,8 +6,8 @@ MUTANTS = [
     Mutant(
         "a module that contains the library is unloaded",
         "driver/sys.c",
-        "if (own.name && open)",
-        "if (false)",
+        "!own.name || !open || open(own.name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE)",
+        "true",
         "faults/unload with_a_whole_module",
     ),
     Mutant(
