@@ -6,7 +6,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "08e8a740bc425075"
+#define SNIB_BUILD_ID "694b44b5c70f2e89"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -30185,17 +30185,24 @@ static bool node_misfits(const struct snib__request *request, const struct snib_
 }
 
 /* Replies are out of step: the link ends, and with it what is on the way there.  The request is among that again, because it
- * may be carried out later.  A peer that always answers an operation like this does so on each connection. */
+ * may be carried out later.  A peer that always answers an operation like this does so on each connection: the operation ends,
+ * and what is repeated without one ends with its lease. */
 static void node_misfit(struct snib__engine *e, struct snib__link *link,
                         const struct snib__request *request, snib__time now)
 {
     struct snib__op *op = snib__request_op(request);
-    snib__conn_expect(&link->conn, request); /* in the place that it has just left */
+    struct snib__hold *hold = request->subject;
+    bool over = request->kind == SNIB__REQ_RELEASE && !op && !hold->passed &&
+                snib__release_lapsed(e, hold, now);
+    if (!over)
+        snib__conn_expect(&link->conn, request); /* in the place that it has just left */
     if (op && ++op->misfits == NODE_MISFITS) {
         snib__gate_leave(e, op, now);
         snib__op_done(e, op, SNIB_EPROTOCOL);
     }
     snib__link_close(e, link, SNIB_EPROTOCOL, now);
+    if (over)
+        snib__gate_retry_release(e, hold, now);
 }
 
 static void snib__node_answer(struct snib__engine *e, struct snib__link *link,
@@ -31955,11 +31962,6 @@ static void snib__gate_unanswered(struct snib__engine *e, const struct snib__req
     int kind = request->kind;
     if (!hold->op && (gate->kind->traits & SNIB__NO_HOLD)) {
         release_untry(e, hold, now);
-        return;
-    }
-    if (kind == SNIB__REQ_RELEASE && !hold->op && !hold->passed &&
-        snib__release_lapsed(e, hold, now)) {
-        snib__gate_retry_release(e, hold, now); /* which is over */
         return;
     }
     if (kind == SNIB__REQ_ACQUIRE && !hold->op) {

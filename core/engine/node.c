@@ -554,17 +554,24 @@ static bool node_misfits(const struct snib__request *request, const struct snib_
 }
 
 /* Replies are out of step: the link ends, and with it what is on the way there.  The request is among that again, because it
- * may be carried out later.  A peer that always answers an operation like this does so on each connection. */
+ * may be carried out later.  A peer that always answers an operation like this does so on each connection: the operation ends,
+ * and what is repeated without one ends with its lease. */
 static void node_misfit(struct snib__engine *e, struct snib__link *link,
                         const struct snib__request *request, snib__time now)
 {
     struct snib__op *op = snib__request_op(request);
-    snib__conn_expect(&link->conn, request); /* in the place that it has just left */
+    struct snib__hold *hold = request->subject;
+    bool over = request->kind == SNIB__REQ_RELEASE && !op && !hold->passed &&
+                snib__release_lapsed(e, hold, now);
+    if (!over)
+        snib__conn_expect(&link->conn, request); /* in the place that it has just left */
     if (op && ++op->misfits == NODE_MISFITS) {
         snib__gate_leave(e, op, now);
         snib__op_done(e, op, SNIB_EPROTOCOL);
     }
     snib__link_close(e, link, SNIB_EPROTOCOL, now);
+    if (over)
+        snib__gate_retry_release(e, hold, now);
 }
 
 void snib__node_answer(struct snib__engine *e, struct snib__link *link,

@@ -414,11 +414,6 @@ void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *r
         release_untry(e, hold, now);
         return;
     }
-    if (kind == SNIB__REQ_RELEASE && !hold->op && !hold->passed &&
-        snib__release_lapsed(e, hold, now)) {
-        snib__gate_retry_release(e, hold, now); /* which is over */
-        return;
-    }
     if (kind == SNIB__REQ_ACQUIRE && !hold->op) {
         hold->deadline = snib__lease_end(request->sent_at, snib__hold_lease(e, hold));
         hold->phase = SNIB__RELEASING;

@@ -64,9 +64,10 @@ class Holders:
             self._shared = lock.kind in _SHARED
 
     def links(self, hold: Any) -> tuple[Link, ...]:
-        """For the span of a new hold."""
+        """For the span of a new hold.  A reader that comes in while a writer has the lock is within its hold."""
         last = _last.get(self._key)
-        return () if last is None or last.is_also(hold) else (Link(last.span, _SAYS),)
+        within = last is not None and (last.is_also(hold) or (self._shared and not last.ended))
+        return () if last is None or within else (Link(last.span, _SAYS),)
 
     def begin(self, span: Span, hold: Any) -> Holder | None:
         """Called with the new span.  One that has the lock alone is the last holder at once: if it

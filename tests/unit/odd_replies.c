@@ -181,9 +181,8 @@ static void again_and_again(void **state)
         assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RELEASE);
         now += 120 * SECOND;
         answer(engine, "+OK\r\n");
-        expect_another_link(engine);
-        answer_own(engine);
-        assert_int_equal(on_the_way(engine), 0);
+        assert_int_equal(snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__COMMAND)),
+                         SNIB__WISH_CLOSE);
         assert_null(snib__gate_first(one));
         snib__engine_free(engine);
     }

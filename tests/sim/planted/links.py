@@ -6,8 +6,8 @@ MUTANTS = [
     Mutant(
         "a request whose reply does not fit may be carried out later",
         "engine/node.c",
-        "snib__conn_expect(&link->conn, request); /*",
-        "snib__node_orphan(e, request, SNIB_EPROTOCOL, 0, now); /*",
+        "if (!over) snib__conn_expect(&link->conn, request); /*",
+        "if (!over) snib__node_orphan(e, request, SNIB_EPROTOCOL, 0, now); /*",
         "unit_odd_replies",
     ),
     Mutant(
@@ -19,9 +19,9 @@ MUTANTS = [
     ),
     Mutant(
         "a release that nobody waits for is repeated after its lease",
-        "engine/release.c",
-        "if (kind == SNIB__REQ_RELEASE && !hold->op && !hold->passed &&",
-        "if (kind == SNIB__REQ_RELEASE && !hold->op && hold->passed &&",
+        "engine/node.c",
+        "if (over) snib__gate_retry_release(e, hold, now);",
+        "if (over) snib__node_orphan(e, request, SNIB_EPROTOCOL, 0, now);",
         "unit_odd_replies",
     ),
     Mutant(
