@@ -6,7 +6,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "694b44b5c70f2e89"
+#define SNIB_BUILD_ID "cb6d632f15348a95"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -2597,7 +2597,7 @@ struct snib__hold {
     snib__time acquired_at;
     union {
         int64_t fencing; /* kinds with tokens; 0: none; see snib__hold_fencing() */
-        uint64_t writer; /* READ: the number of its owner's write hold, if it is WITHIN one */
+        uint64_t writer; /* READ: the number of its owner's write hold, if it JOINS one */
         struct {
             /* PERMITS, SEMAPHORE: the ids are `number` and the numbers after it */
             uint32_t permits;
@@ -9521,7 +9521,7 @@ struct snib__asked {
     int64_t n;  /* COUNT; EXTEND: the lease in ms, 0: the client's, renewed */
     struct snib__hold *hold; /* EXTEND: has been recycled if it has another number */
     uint64_t number;         /* EXTEND */
-    snib__time acquired_at;  /* EXTEND: reads under one write hold share its number */
+    snib__time acquired_at;  /* EXTEND: a number may go on to the next hold, see tenure.c */
     int64_t least_ms;        /* EXTEND: what the hold's present deadline needs */
     snib__time sent_at;      /* EXTEND: out, when the request was sent that was granted */
     bool only;               /* EXTEND: its caller applies it */
@@ -14100,10 +14100,14 @@ static void snib__sys_print(int fd, const char *line, size_t n)
         int flags = O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
         flags |= S_ISFIFO(about.st_mode) ? O_RDWR : O_WRONLY;
         snprintf(path, sizeof path, "/proc/thread-self/fd/%d", fd);
-        if ((fd = (int)syscall(SYS_openat, AT_FDCWD, path, flags)) < 0)
-            return;
-        syscall(SYS_write, fd, line, n);
-        syscall(SYS_close, fd); /* the child of a fork beside this has that file in any case */
+        int own = (int)syscall(SYS_openat, AT_FDCWD, path, flags);
+        struct pollfd room = {.fd = fd, .events = POLLOUT};
+        if (own >= 0) {
+            syscall(SYS_write, own, line, n);
+            syscall(SYS_close, own); /* the child of a fork beside this has that file in any case */
+        } else if (snib__sys_poll(&room, 1, 0) == 1 && (room.revents & POLLOUT)) {
+            syscall(SYS_write, fd, line, n); /* another user's; nearly always there is room */
+        }
     }
 }
 
@@ -16758,6 +16762,8 @@ struct snib__node { /* one server */
     /* when a request that may shorten leases was left on a broken connection, 0: never; which could not be ended, so
      * that it may still arrive, for holds from before then */
     snib__time astray_at, shortens_at;
+    uint8_t
+        misfits; /* replies in a row to releases that nobody waits for, of a form that answers something else */
     snib__time moved_at; /* when the server's clock was found to have moved; 0: never */
     bool moved_back;     /* it was set back */
     bool ever_ready;
@@ -30184,25 +30190,62 @@ static bool node_misfits(const struct snib__request *request, const struct snib_
     }
 }
 
+/* An operation that meets this again and again ends: a peer that always answers it like this does so on each connection. */
+static void node_count_misfit(struct snib__engine *e, struct snib__op *op, snib__time now)
+{
+    if (!op || ++op->misfits < NODE_MISFITS)
+        return;
+    snib__gate_leave(e, op, now);
+    snib__op_done(e, op, SNIB_EPROTOCOL);
+}
+
+/* Whether an operation waits for the release; for the question of tenure.c there may be several. */
+static bool node_waited(const struct snib__hold *hold)
+{
+    const bool passed = hold->passed;
+    while (hold && !hold->op)
+        hold = passed ? hold->next : NULL;
+    return hold != NULL;
+}
+
+/* The lease will end what such a peer may have; another server that takes over is told again. */
+static void node_gives_up(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    snib__gate_ref(gate);
+    snib__gate_released(e, hold, SNIB_LOST, now);
+    snib__gate_advance(e, gate, now);
+    snib__gate_put(e, gate);
+}
+
 /* Replies are out of step: the link ends, and with it what is on the way there.  The request is among that again, because it
- * may be carried out later.  A peer that always answers an operation like this does so on each connection: the operation ends,
- * and what is repeated without one ends with its lease. */
+ * may be carried out later.  A hand-over becomes a release, and releases that nobody waits for end like operations. */
 static void node_misfit(struct snib__engine *e, struct snib__link *link,
                         const struct snib__request *request, snib__time now)
 {
-    struct snib__op *op = snib__request_op(request);
+    struct snib__node *node = link->node;
+    struct snib__request left = *request;
     struct snib__hold *hold = request->subject;
-    bool over = request->kind == SNIB__REQ_RELEASE && !op && !hold->passed &&
-                snib__release_lapsed(e, hold, now);
-    if (!over)
-        snib__conn_expect(&link->conn, request); /* in the place that it has just left */
-    if (op && ++op->misfits == NODE_MISFITS) {
-        snib__gate_leave(e, op, now);
-        snib__op_done(e, op, SNIB_EPROTOCOL);
-    }
+    bool releases = request->kind == SNIB__REQ_RELEASE, hands = request->kind == SNIB__REQ_TRANSFER;
+    bool alone = releases && !node_waited(hold);
+    if (alone && node->misfits < NODE_MISFITS)
+        node->misfits++;
+    bool over = alone && node->misfits == NODE_MISFITS;
+    if (over || hands)
+        left.subject = NULL;
+    snib__conn_expect(&link->conn, &left); /* in the place that it has just left */
+    for (struct snib__hold *each = releases ? hold : NULL; each;
+         each = hold->passed ? each->next : NULL)
+        node_count_misfit(e, each->op, now);
+    if (!releases && !hands)
+        node_count_misfit(e, snib__request_op(request), now);
     snib__link_close(e, link, SNIB_EPROTOCOL, now);
     if (over)
-        snib__gate_retry_release(e, hold, now);
+        node_gives_up(e, hold, now);
+    if (!hands)
+        return;
+    hold->flags |= SNIB__RESENT;
+    snib__sole_answer_transfer(e, hold, request->sent_at, NULL, 0, SNIB_EPROTOCOL, "", now);
 }
 
 static void snib__node_answer(struct snib__engine *e, struct snib__link *link,
@@ -30259,6 +30302,7 @@ static void snib__node_answer(struct snib__engine *e, struct snib__link *link,
         snib__gate_answer_acquire(e, link, request, reply, n, error, text, now);
         break;
     case SNIB__REQ_RELEASE:
+        node->misfits = 0;
         node_answer_release(e, link, request, reply, n, error, text, now);
         break;
     case SNIB__REQ_TRANSFER:
@@ -31729,8 +31773,8 @@ static bool snib__release_lapsed(const struct snib__engine *e, const struct snib
 }
 
 /* The hold was lost and the program is done with it, but the server may still keep the lock for it
- * while other clients wait.  Release it, unless it is known to be gone.  If the server does not answer until the lease has ended, no release is
- * needed. */
+ * while other clients wait.  Release it, unless it is known to be gone.  If the server does not
+ * answer until the lease has ended, no release is needed. */
 static void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     bool known = snib__hold_gone(hold);

@@ -19,7 +19,7 @@ struct snib__asked {
     int64_t n;  /* COUNT; EXTEND: the lease in ms, 0: the client's, renewed */
     struct snib__hold *hold; /* EXTEND: has been recycled if it has another number */
     uint64_t number;         /* EXTEND */
-    snib__time acquired_at;  /* EXTEND: reads under one write hold share its number */
+    snib__time acquired_at;  /* EXTEND: a number may go on to the next hold, see tenure.c */
     int64_t least_ms;        /* EXTEND: what the hold's present deadline needs */
     snib__time sent_at;      /* EXTEND: out, when the request was sent that was granted */
     bool only;               /* EXTEND: its caller applies it */

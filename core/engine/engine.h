@@ -348,7 +348,7 @@ struct snib__hold {
     snib__time acquired_at;
     union {
         int64_t fencing; /* kinds with tokens; 0: none; see snib__hold_fencing() */
-        uint64_t writer; /* READ: the number of its owner's write hold, if it is WITHIN one */
+        uint64_t writer; /* READ: the number of its owner's write hold, if it JOINS one */
         struct {
             /* PERMITS, SEMAPHORE: the ids are `number` and the numbers after it */
             uint32_t permits;

@@ -553,25 +553,62 @@ static bool node_misfits(const struct snib__request *request, const struct snib_
     }
 }
 
+/* An operation that meets this again and again ends: a peer that always answers it like this does so on each connection. */
+static void node_count_misfit(struct snib__engine *e, struct snib__op *op, snib__time now)
+{
+    if (!op || ++op->misfits < NODE_MISFITS)
+        return;
+    snib__gate_leave(e, op, now);
+    snib__op_done(e, op, SNIB_EPROTOCOL);
+}
+
+/* Whether an operation waits for the release; for the question of tenure.c there may be several. */
+static bool node_waited(const struct snib__hold *hold)
+{
+    const bool passed = hold->passed;
+    while (hold && !hold->op)
+        hold = passed ? hold->next : NULL;
+    return hold != NULL;
+}
+
+/* The lease will end what such a peer may have; another server that takes over is told again. */
+static void node_gives_up(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    snib__gate_ref(gate);
+    snib__gate_released(e, hold, SNIB_LOST, now);
+    snib__gate_advance(e, gate, now);
+    snib__gate_put(e, gate);
+}
+
 /* Replies are out of step: the link ends, and with it what is on the way there.  The request is among that again, because it
- * may be carried out later.  A peer that always answers an operation like this does so on each connection: the operation ends,
- * and what is repeated without one ends with its lease. */
+ * may be carried out later.  A hand-over becomes a release, and releases that nobody waits for end like operations. */
 static void node_misfit(struct snib__engine *e, struct snib__link *link,
                         const struct snib__request *request, snib__time now)
 {
-    struct snib__op *op = snib__request_op(request);
+    struct snib__node *node = link->node;
+    struct snib__request left = *request;
     struct snib__hold *hold = request->subject;
-    bool over = request->kind == SNIB__REQ_RELEASE && !op && !hold->passed &&
-                snib__release_lapsed(e, hold, now);
-    if (!over)
-        snib__conn_expect(&link->conn, request); /* in the place that it has just left */
-    if (op && ++op->misfits == NODE_MISFITS) {
-        snib__gate_leave(e, op, now);
-        snib__op_done(e, op, SNIB_EPROTOCOL);
-    }
+    bool releases = request->kind == SNIB__REQ_RELEASE, hands = request->kind == SNIB__REQ_TRANSFER;
+    bool alone = releases && !node_waited(hold);
+    if (alone && node->misfits < NODE_MISFITS)
+        node->misfits++;
+    bool over = alone && node->misfits == NODE_MISFITS;
+    if (over || hands)
+        left.subject = NULL;
+    snib__conn_expect(&link->conn, &left); /* in the place that it has just left */
+    for (struct snib__hold *each = releases ? hold : NULL; each;
+         each = hold->passed ? each->next : NULL)
+        node_count_misfit(e, each->op, now);
+    if (!releases && !hands)
+        node_count_misfit(e, snib__request_op(request), now);
     snib__link_close(e, link, SNIB_EPROTOCOL, now);
     if (over)
-        snib__gate_retry_release(e, hold, now);
+        node_gives_up(e, hold, now);
+    if (!hands)
+        return;
+    hold->flags |= SNIB__RESENT;
+    snib__sole_answer_transfer(e, hold, request->sent_at, NULL, 0, SNIB_EPROTOCOL, "", now);
 }
 
 void snib__node_answer(struct snib__engine *e, struct snib__link *link,
@@ -628,6 +665,7 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
         snib__gate_answer_acquire(e, link, request, reply, n, error, text, now);
         break;
     case SNIB__REQ_RELEASE:
+        node->misfits = 0;
         node_answer_release(e, link, request, reply, n, error, text, now);
         break;
     case SNIB__REQ_TRANSFER:

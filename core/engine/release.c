@@ -179,8 +179,8 @@ bool snib__release_lapsed(const struct snib__engine *e, const struct snib__hold 
 }
 
 /* The hold was lost and the program is done with it, but the server may still keep the lock for it
- * while other clients wait.  Release it, unless it is known to be gone.  If the server does not answer until the lease has ended, no release is
- * needed. */
+ * while other clients wait.  Release it, unless it is known to be gone.  If the server does not
+ * answer until the lease has ended, no release is needed. */
 void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     bool known = snib__hold_gone(hold);

@@ -278,6 +278,8 @@ struct snib__node { /* one server */
     /* when a request that may shorten leases was left on a broken connection, 0: never; which could not be ended, so
      * that it may still arrive, for holds from before then */
     snib__time astray_at, shortens_at;
+    uint8_t
+        misfits; /* replies in a row to releases that nobody waits for, of a form that answers something else */
     snib__time moved_at; /* when the server's clock was found to have moved; 0: never */
     bool moved_back;     /* it was set back */
     bool ever_ready;

@@ -3,10 +3,12 @@ package snibotel
 import (
 	"container/list"
 	"sync"
+	"weak"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
+	snib "github.com/snib-lock/snib/go"
 	"github.com/snib-lock/snib/go/internal/place"
 )
 
@@ -39,8 +41,19 @@ func (c chain) readers() chain { return chain{c.key, true} }
 type holder struct {
 	chain chain
 	span  trace.SpanContext
+	hold  weak.Pointer[snib.Hold]
 	owner string
 	ended bool
+}
+
+// letsIn returns whether a reader that comes in now is within its hold: it is a writer's, and has the lock.
+func (h *holder) letsIn() bool {
+	hold := h.hold.Value()
+	if h.ended || hold == nil {
+		return false
+	}
+	state, _ := hold.State()
+	return state != snib.StateLost
 }
 
 // table has the last holder of each lock.
@@ -77,19 +90,20 @@ func (t *table) note(h *holder) {
 
 // begin links the span of a new hold to that of the last holder. One that has the lock alone is the last holder at
 // once: if it is lost, the next one may begin before the program hears of it.
-func (c chain) begin(span trace.Span, owner string) *holder {
+func (c chain) begin(span trace.Span, hold *snib.Hold, owner string) *holder {
 	if c.key.place == "" {
 		return nil
 	}
-	h := &holder{chain: c, span: span.SpanContext(), owner: owner}
+	h := &holder{chain: c, span: span.SpanContext(), hold: weak.Make(hold), owner: owner}
 	holders.mu.Lock()
 	last := holders.find(c.key)
 	again := last != nil && !last.ended && last.owner == h.owner // it still has the lock, and this is another hold of it
+	within := c.shared && last != nil && last.letsIn()
 	if !c.shared && !again {
 		holders.note(h)
 	}
 	holders.mu.Unlock()
-	if last != nil && !again {
+	if last != nil && !again && !within {
 		span.AddLink(trace.Link{SpanContext: last.span, Attributes: []attribute.KeyValue{says}})
 	}
 	if again && !c.shared {

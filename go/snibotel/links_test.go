@@ -196,7 +196,7 @@ func TestPermitsAreLinkedToThoseThatWereGivenBack(t *testing.T) {
 func TestFewLocksAreRemembered(t *testing.T) {
 	b, _ := follow(t)
 	span := trace.SpanFromContext(context.Background())
-	begin := func(name string) { chain{key: lockKey{"mutex", name}}.begin(span, name).end() }
+	begin := func(name string) { chain{key: lockKey{"mutex", name}}.begin(span, nil, name).end() }
 	for i := range limit + 1 {
 		begin(fmt.Sprint(i))
 	}

@@ -50,7 +50,7 @@ func (s *spans) hold(ctx context.Context, hold *snib.Hold, c chain) (context.Con
 	if token := hold.Token(); token != 0 {
 		span.SetAttributes(attribute.Int64("snib.fencing.token", token))
 	}
-	return ctx, span, c.begin(span, owner)
+	return ctx, span, c.begin(span, hold, owner)
 }
 
 // endWait ends the span of an acquisition. That a lock was not free in time is no failure, because the program set the

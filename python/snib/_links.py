@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from opentelemetry.trace import Link, Span
 
 from ._base import BaseHoldable
+from ._hold import State
 
 LIMIT = 1024  # locks; the one that was held least recently is forgotten
 
@@ -19,17 +21,23 @@ _SAYS = {"snib.link": "previous_hold"}
 class Holder:
     """A hold with a span.  It does not keep the hold, which may be dropped."""
 
-    __slots__ = ("_holders", "ended", "owner", "span")
+    __slots__ = ("_hold", "_holders", "ended", "owner", "span")
 
-    def __init__(self, holders: Holders, span: Span, owner: str) -> None:
+    def __init__(self, holders: Holders, span: Span, hold: Any) -> None:
         self._holders = holders
+        self._hold = weakref.ref(hold)
         self.span = span.get_span_context()
-        self.owner = owner
+        self.owner = hold.owner
         self.ended = False
 
     def is_also(self, hold: Any) -> bool:
         """Whether it still has the lock, and this is another hold of it."""
         return not self.ended and self.owner == hold.owner
+
+    def lets_in(self) -> bool:
+        """Whether a reader that comes in now is within its hold: it is a writer's, and has the lock."""
+        hold = None if self.ended else self._hold()
+        return hold is not None and hold.state is not State.LOST
 
     def end(self) -> None:
         """Called before the release, because the next holder does not wait for its answer."""
@@ -66,7 +74,7 @@ class Holders:
     def links(self, hold: Any) -> tuple[Link, ...]:
         """For the span of a new hold.  A reader that comes in while a writer has the lock is within its hold."""
         last = _last.get(self._key)
-        within = last is not None and (last.is_also(hold) or (self._shared and not last.ended))
+        within = last is not None and (last.is_also(hold) or (self._shared and last.lets_in()))
         return () if last is None or within else (Link(last.span, _SAYS),)
 
     def begin(self, span: Span, hold: Any) -> Holder | None:
@@ -76,7 +84,7 @@ class Holders:
         last = _last.get(self._key)
         if self._key is None or (not self._shared and last is not None and last.is_also(hold)):
             return None
-        holder = Holder(self, span, hold.owner)
+        holder = Holder(self, span, hold)
         if not self._shared:
             self._note(holder)
         return holder

@@ -2,7 +2,7 @@
  *
  * Models        core/lua/read_acquire.lua, read_release.lua, read_renew.lua, write_acquire.lua, write_release.lua,
  *               write_renew.lua (their keys: the lock with `mode`, a field for every hold, and a TTL; for every reader
- *               a key with its lease), core/engine/gate.c (an owner that writes may read with the same number).
+ *               a key with its lease), core/engine/gate.c (an owner that writes may read).
  * World         one server, NC owners, each with a read and a write hold.  Leases differ: owner 0 has a short one.
  *               Owners stop in any state for any time, and so lose their holds without a release.
  *               A script and its answer are one step: renewal.pml and cleanup.pml are about what comes between.

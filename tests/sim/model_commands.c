@@ -292,6 +292,7 @@ static const struct {
     {"quorum_acquire", "k epoch", "o g run1 86400000"},
     {"read_acquire", "k0 t mark", "a l"},
     {"read_acquire", "k0 t mark", "a g"},
+    {"read_acquire", "k0 t mark", "a l a"},
     {"read_force", "k0", "c"},
     {"read_info", "k0", "c"},
     {"read_release", "k0 t", "a c"},

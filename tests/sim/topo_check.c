@@ -454,17 +454,18 @@ static bool exclude(const struct topo_hold *one, const struct topo_hold *other)
            !(one->use.kind == SNIB_READ && other->use.kind == SNIB_READ);
 }
 
-/* A process's owner may read while it writes. */
-static bool is_one_owner(const struct topo_hold *one, const struct topo_hold *other)
+/* A process's owner may read while it writes, but not begin to write while it reads. */
+static bool is_within(const struct topo_hold *read, const struct topo_hold *write)
 {
-    return one->hold->owner != 0 && one->hold->owner == other->hold->owner &&
-           one->use.kind != other->use.kind;
+    return read->hold->owner != 0 && read->hold->owner == write->hold->owner &&
+           (read->hold->flags & SNIB__JOINS) && read->hold->writer == write->number;
 }
 
 static void check_pair(const struct topo_process *process, const struct topo_hold *one,
                        const struct topo_process *of, struct topo_hold *other)
 {
-    if (!exclude(one, other) || (process == of && is_one_owner(one, other))) {
+    if (!exclude(one, other) ||
+        (process == of && (is_within(one, other) || is_within(other, one)))) {
         return;
     }
     if (!one->excused && !other->excused && !permits_are_more(&topo.names[one->use.name])) {

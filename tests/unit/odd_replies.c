@@ -157,7 +157,7 @@ static void of_another_script(void **state)
     }
 }
 
-/* A peer that always answers like this: the operation ends, and what is repeated without one ends with its lease. */
+/* A peer that always answers like this: the operation ends, and so does what is repeated without one. */
 static void again_and_again(void **state)
 {
     (void)state;
@@ -177,13 +177,48 @@ static void again_and_again(void **state)
             expect_another_link(engine);
         }
         assert_int_equal(op->code, SNIB_EPROTOCOL);
+        for (int tries = 1; tries <= 3; tries++) {
+            answer_own(engine);
+            assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RELEASE);
+            answer(engine, "+OK\r\n");
+            expect_another_link(engine);
+        }
         answer_own(engine);
-        assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RELEASE);
-        now += 120 * SECOND;
-        answer(engine, "+OK\r\n");
-        assert_int_equal(snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__COMMAND)),
-                         SNIB__WISH_CLOSE);
+        assert_int_equal(on_the_way(engine), 0);
         assert_null(snib__gate_first(one));
+        snib__engine_free(engine);
+    }
+}
+
+/* The same of a hand-over, by command or under the number that the server knows: those that wait behind it end, too. */
+static void hand_overs_again_and_again(void **state)
+{
+    (void)state;
+    for (int tenure = 0; tenure < 2; tenure++) {
+        struct snib__engine *engine = ready_engine();
+        engine->config.tenure = tenure;
+        struct snib__gate *one = gate(engine, SNIB_MUTEX, "m");
+        const struct snib__acquire how = {.wait = SNIB__NEVER};
+        int32_t code;
+        struct snib__hold *hold = granted(engine, one, &how);
+        struct snib__op *next[3], *back[4] = {NULL};
+        for (size_t i = 0; i < COUNT(next); i++)
+            next[i] = acquire(engine, one, 0);
+        back[0] = snib__engine_release(engine, hold, now, &code);
+        for (size_t i = 0; i < COUNT(next) && next[i]->done; i++) /* under the same number */
+            back[1 + i] = snib__engine_release(engine, next[i]->hold, now, &code);
+        for (int tries = 0; tries < 200; tries++) {
+            answer_own(engine);
+            if (on_the_way(engine) == 0)
+                break;
+            answer(engine, "+OK\r\n");
+            expect_another_link(engine);
+        }
+        for (size_t i = 0; i < COUNT(back); i++)
+            assert_true(!back[i] || back[i]->done);
+        for (size_t i = 0; i < COUNT(next); i++)
+            assert_true(next[i]->done);
+        assert_int_equal(on_the_way(engine), 0);
         snib__engine_free(engine);
     }
 }
@@ -384,9 +419,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(about_a_lock),    cmocka_unit_test(of_a_script),
         cmocka_unit_test(out_of_step),     cmocka_unit_test(of_another_script),
-        cmocka_unit_test(again_and_again), cmocka_unit_test(about_a_server),
-        cmocka_unit_test(about_loading),   cmocka_unit_test(loading_goes_on),
-        cmocka_unit_test(about_the_time),  cmocka_unit_test(on_a_channel),
+        cmocka_unit_test(again_and_again), cmocka_unit_test(hand_overs_again_and_again),
+        cmocka_unit_test(about_a_server),  cmocka_unit_test(about_loading),
+        cmocka_unit_test(loading_goes_on), cmocka_unit_test(about_the_time),
+        cmocka_unit_test(on_a_channel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -166,7 +166,7 @@ static void abandoned_within_a_write(void **state)
     snib__engine_free(engine);
 }
 
-/* Two reads of the owner begin together: when the first is granted, both have it. */
+/* Two reads of the owner begin together: both have the lock. */
 static void two_reads_within_a_write(void **state)
 {
     (void)state;

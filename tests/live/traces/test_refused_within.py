@@ -57,8 +57,9 @@ def reads(*owners: str) -> Any:
 
 def writes(*also: str) -> Any:
     def prepare(run: Scripts) -> None:
-        run("write_acquire", ["k", MARK], A, LEASE, 0)
-        reads(*also)(run)
+        assert run("write_acquire", ["k", MARK], A, LEASE, 0) is None
+        for owner in also:
+            assert run("read_acquire", ["k", own(owner), MARK], owner, LEASE, A) is None
 
     return prepare
 
@@ -112,6 +113,7 @@ CASES: list[tuple[str, str, Any, list[str], list[Any]]] = [
     ("fenced", "fenced_acquire", nothing, ["k", TOKEN], [A, LEASE]),
     ("read", "read_acquire", nothing, ["k", own(A), MARK], [A, LEASE]),
     ("read beside", "read_acquire", reads(B), ["k", own(A), MARK], [A, LEASE]),
+    ("read within", "read_acquire", writes(), ["k", own(B), MARK], [B, LEASE, A]),
     ("write", "write_acquire", nothing, ["k", MARK], [A, LEASE, 0]),
     ("mark", "write_acquire", reads(B), ["k", MARK], [A, LEASE, 4000]),
     ("mutexes", "mutexes_acquire", nothing, ["{k}1", "{k}2"], [A, LEASE]),
