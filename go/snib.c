@@ -6,7 +6,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "cb6d632f15348a95"
+#define SNIB_BUILD_ID "b083a585f7a07038"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -16513,10 +16513,11 @@ enum {
     SNIB__PROMISED = 256, /* fair: a message granted it while its request was in flight */
     SNIB__FIRST = 512, /* fair: held by the short first lease from the granter, or before replicas
                           have it; to be confirmed */
-    SNIB__LISTENS = 1024,    /* fair: also subscribed to its own channel, for Redisson's messages */
-    SNIB__QUEUES = 2048,     /* fair: its requests ask for a place if the lock is not free */
-    SNIB__SEATED = 4096,     /* fair: it had a place, which must be given back */
-    SNIB__JOINS = 8192,      /* read: it joins its owner's write hold, `writer` */
+    SNIB__LISTENS = 1024, /* fair: also subscribed to its own channel, for Redisson's messages */
+    SNIB__QUEUES = 2048,  /* fair: its requests ask for a place if the lock is not free */
+    SNIB__SEATED = 4096,  /* fair: it had a place, which must be given back */
+    SNIB__JOINS = 8192,   /* read: it joins its owner's write hold, `writer` */
+    SNIB__REFUSED = 2048, /* but fair: only the script that was refused may have left something */
     SNIB__ABANDONED = 16384, /* a user dropped it without a release: it must not be released */
     SNIB__ASKED = 32768      /* the new server of its name has already been asked about it */
 };
@@ -19061,14 +19062,15 @@ static const struct snib__script_text {
      "    redis.call('zrem', KEYS[2], '')\n"
      "end\n"
      "local life = redis.call('pttl', KEYS[1])\n"
-     "redis.call('zadd', KEYS[2], unpack(taken))\n"
      "if not mine then\n"
-     "    local left = redis.pcall('decrby', KEYS[1], n)\n"
-     "    if type(left) ~= 'number' then\n"
-     "        redis.call('zrem', KEYS[2], unpack(ARGV, 3))\n"
-     "        return left\n"
+     "    value = redis.call('decrby', KEYS[1], n)\n"
+     "end\n"
+     "local put = redis.pcall('zadd', KEYS[2], unpack(taken))\n"
+     "if type(put) == 'table' then\n"
+     "    if not mine then\n"
+     "        redis.call('decrby', KEYS[1], -n)\n"
      "    end\n"
-     "    value = left\n"
+     "    return put\n"
      "end\n"
      "local set = life > 0 and redis.pcall('pexpire', KEYS[2], whole(life))\n"
      "if type(set) == 'table' and not mine then\n"
@@ -19081,7 +19083,7 @@ static const struct snib__script_text {
      "    redis.pcall('persist', KEYS[2])\n"
      "end\n"
      "return done(nil)\n",
-     2685, "50869de759feb94db1fa7ff35946347dc1fafcc5"},
+     2678, "949647bf2bb8c668fd4c2f07e0545c7d651a090b"},
     {"permits_count",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -21048,14 +21050,15 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    redis.call('zrem', KEYS[2], '')\n"
      "end\n"
      "local life = redis.call('pttl', KEYS[1])\n"
-     "redis.call('zadd', KEYS[2], unpack(taken))\n"
      "if not mine then\n"
-     "    local left = redis.pcall('decrby', KEYS[1], n)\n"
-     "    if type(left) ~= 'number' then\n"
-     "        redis.call('zrem', KEYS[2], unpack(ARGV, 3))\n"
-     "        return left\n"
+     "    value = redis.call('decrby', KEYS[1], n)\n"
+     "end\n"
+     "local put = redis.pcall('zadd', KEYS[2], unpack(taken))\n"
+     "if type(put) == 'table' then\n"
+     "    if not mine then\n"
+     "        redis.call('decrby', KEYS[1], -n)\n"
      "    end\n"
-     "    value = left\n"
+     "    return put\n"
      "end\n"
      "local set = life > 0 and redis.pcall('pexpire', KEYS[2], whole(life))\n"
      "if type(set) == 'table' and not mine then\n"
@@ -21068,7 +21071,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    redis.pcall('persist', KEYS[2])\n"
      "end\n"
      "return done(nil)\n",
-     2686, "8ea9e4be275433b86ff74c827c32d98689e31c28"},
+     2679, "a125227ebbc4547d503bc16ceeadb5d83fb253f2"},
     {"permits_count",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -22819,14 +22822,15 @@ static const struct snib__script_text snib__script_both[] = {
      "    redis.call('zrem', KEYS[2], '')\n"
      "end\n"
      "local life = redis.call('pttl', KEYS[1])\n"
-     "redis.call('zadd', KEYS[2], unpack(taken))\n"
      "if not mine then\n"
-     "    local left = redis.pcall('decrby', KEYS[1], n)\n"
-     "    if type(left) ~= 'number' then\n"
-     "        redis.call('zrem', KEYS[2], unpack(ARGV, 3))\n"
-     "        return left\n"
+     "    value = redis.call('decrby', KEYS[1], n)\n"
+     "end\n"
+     "local put = redis.pcall('zadd', KEYS[2], unpack(taken))\n"
+     "if type(put) == 'table' then\n"
+     "    if not mine then\n"
+     "        redis.call('decrby', KEYS[1], -n)\n"
      "    end\n"
-     "    value = left\n"
+     "    return put\n"
      "end\n"
      "local set = life > 0 and redis.pcall('pexpire', KEYS[2], whole(life))\n"
      "if type(set) == 'table' and not mine then\n"
@@ -22839,7 +22843,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    redis.pcall('persist', KEYS[2])\n"
      "end\n"
      "return done(nil)\n",
-     3008, "b433e522ec88e77e349963a8c7a9e41f0c5cbbcd"},
+     3001, "cde02a93904cdd5572cbbd55ce5fd651778b3eb9"},
     {"permits_count",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -27280,6 +27284,9 @@ static void gate_failed(struct snib__engine *e, struct snib__hold *hold, snib__t
     struct snib__gate *gate = hold->gate;
     struct snib__op *op = hold->op;
     bool unsure = snib__doubtful(error, text) || (hold->flags & SNIB__RESENT);
+    if (error == SNIB_EPERM && !(hold->flags & SNIB__RESENT) &&
+        gate->kind->discipline != SNIB__QUEUED)
+        hold->flags |= SNIB__REFUSED;
     hold->flags &= (uint16_t)~SNIB__RESENT;
     if (op) {
         if (op->stage == SNIB__STAGE_QUEUED)
@@ -31877,12 +31884,18 @@ static void snib__gate_answer_release(struct snib__engine *e, struct snib__hold 
     if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && waitq)
         release_is_silent(e, waitq);
     if (error) {
-        release_fail(e, hold, error, text, reply->count);
         /* the key now has another type, so nothing of this hold is left */
-        if (error == SNIB_EWRONGTYPE) {
+        bool taken = error == SNIB_EWRONGTYPE;
+        /* What the user may not undo, the lease ends: it has been nobody's, and others here need not wait for that. */
+        bool hopeless = error == SNIB_EPERM && (hold->flags & SNIB__REFUSED) &&
+                        gate->kind->discipline != SNIB__QUEUED;
+        release_fail(e, hold, error, text, reply->count);
+        if (taken || hopeless) {
             snib__gate_ref(gate);
-            hold->reason = SNIB_REASON_TAKEN;
-            snib__hold_found_lost(e, hold, now);
+            if (taken) {
+                hold->reason = SNIB_REASON_TAKEN;
+                snib__hold_found_lost(e, hold, now);
+            }
             snib__gate_released(e, hold, SNIB_LOST, now);
             snib__gate_advance(e, gate, now);
             snib__gate_put(e, gate);

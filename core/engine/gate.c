@@ -503,6 +503,9 @@ static void gate_failed(struct snib__engine *e, struct snib__hold *hold, snib__t
     struct snib__gate *gate = hold->gate;
     struct snib__op *op = hold->op;
     bool unsure = snib__doubtful(error, text) || (hold->flags & SNIB__RESENT);
+    if (error == SNIB_EPERM && !(hold->flags & SNIB__RESENT) &&
+        gate->kind->discipline != SNIB__QUEUED)
+        hold->flags |= SNIB__REFUSED;
     hold->flags &= (uint16_t)~SNIB__RESENT;
     if (op) {
         if (op->stage == SNIB__STAGE_QUEUED)

@@ -283,12 +283,18 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
     if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && waitq)
         release_is_silent(e, waitq);
     if (error) {
-        release_fail(e, hold, error, text, reply->count);
         /* the key now has another type, so nothing of this hold is left */
-        if (error == SNIB_EWRONGTYPE) {
+        bool taken = error == SNIB_EWRONGTYPE;
+        /* What the user may not undo, the lease ends: it has been nobody's, and others here need not wait for that. */
+        bool hopeless = error == SNIB_EPERM && (hold->flags & SNIB__REFUSED) &&
+                        gate->kind->discipline != SNIB__QUEUED;
+        release_fail(e, hold, error, text, reply->count);
+        if (taken || hopeless) {
             snib__gate_ref(gate);
-            hold->reason = SNIB_REASON_TAKEN;
-            snib__hold_found_lost(e, hold, now);
+            if (taken) {
+                hold->reason = SNIB_REASON_TAKEN;
+                snib__hold_found_lost(e, hold, now);
+            }
             snib__gate_released(e, hold, SNIB_LOST, now);
             snib__gate_advance(e, gate, now);
             snib__gate_put(e, gate);

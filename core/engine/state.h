@@ -29,10 +29,11 @@ enum {
     SNIB__PROMISED = 256, /* fair: a message granted it while its request was in flight */
     SNIB__FIRST = 512, /* fair: held by the short first lease from the granter, or before replicas
                           have it; to be confirmed */
-    SNIB__LISTENS = 1024,    /* fair: also subscribed to its own channel, for Redisson's messages */
-    SNIB__QUEUES = 2048,     /* fair: its requests ask for a place if the lock is not free */
-    SNIB__SEATED = 4096,     /* fair: it had a place, which must be given back */
-    SNIB__JOINS = 8192,      /* read: it joins its owner's write hold, `writer` */
+    SNIB__LISTENS = 1024, /* fair: also subscribed to its own channel, for Redisson's messages */
+    SNIB__QUEUES = 2048,  /* fair: its requests ask for a place if the lock is not free */
+    SNIB__SEATED = 4096,  /* fair: it had a place, which must be given back */
+    SNIB__JOINS = 8192,   /* read: it joins its owner's write hold, `writer` */
+    SNIB__REFUSED = 2048, /* but fair: only the script that was refused may have left something */
     SNIB__ABANDONED = 16384, /* a user dropped it without a release: it must not be released */
     SNIB__ASKED = 32768      /* the new server of its name has already been asked about it */
 };

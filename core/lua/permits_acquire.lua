@@ -57,14 +57,17 @@ if mine then
     redis.call('zrem', KEYS[2], '')
 end
 local life = redis.call('pttl', KEYS[1])
-redis.call('zadd', KEYS[2], unpack(taken))
+-- The number comes first: who may take from it may give back.  Ids beside a number that does not lack them would become
+-- permits when their leases end.
 if not mine then
-    local left = redis.pcall('decrby', KEYS[1], n)
-    if type(left) ~= 'number' then
-        redis.call('zrem', KEYS[2], unpack(ARGV, 3))
-        return left
+    value = redis.call('decrby', KEYS[1], n)
+end
+local put = redis.pcall('zadd', KEYS[2], unpack(taken))
+if type(put) == 'table' then
+    if not mine then
+        redis.call('decrby', KEYS[1], -n)
     end
-    value = left
+    return put
 end
 -- Both keys end together, or neither does: Redisson's addPermits() takes away the number's TTL alone.  A user who may not
 -- do the same here has the permits all the same.

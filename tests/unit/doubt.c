@@ -340,6 +340,17 @@ static void refused_within_a_script(void **state)
             if (what == RELEASE) {
                 answer(engine, ":0\r\n");
                 assert_int_equal(engine->stats.lost_deleted, !refusals[i].half);
+            } else if (
+                what ==
+                ACQUIRE) { /* nor may the user undo it: the next one does not wait for that */
+                if (refusals[i].half)
+                    answer(engine, refusals[i].says);
+                assert_int_equal(on_the_way(engine), 0);
+                op = start(engine, what, NULL);
+                answer_own(engine);
+                assert_int_equal(on_the_way(engine), 1);
+                answer(engine, refusals[i].says);
+                assert_int_equal(op->code, SNIB_EPERM);
             }
             snib__engine_free(engine);
         }

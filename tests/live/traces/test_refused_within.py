@@ -7,6 +7,7 @@ acquisition takes nothing from the hold.
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 from typing import Any
@@ -206,6 +207,32 @@ def test_refused_within(run: Scripts, case: str, name: str, prepare: Any, keys: 
             assert after == before or total is not None and ended(before), where
     run.redis.acl_deluser("half")
     assert refusals > 0
+
+
+PERMITS = [case for case in CASES if case[1].startswith("permits")]
+
+
+@pytest.mark.parametrize(("case", "name", "prepare", "keys", "args"), PERMITS, ids=[case[0] for case in PERMITS])
+def test_two_refused(run: Scripts, case: str, name: str, prepare: Any, keys: list[str], args: list[Any]) -> None:
+    """Nor are there more permits afterwards if the user may not run what would take back the rest."""
+    for pair in itertools.combinations(commands(text(name)), 2):
+        run.redis.flushall()
+        prepare(run)
+        total = permits_of(run)
+        run.redis.acl_setuser(
+            "half",
+            enabled=True,
+            reset=True,
+            nopass=True,
+            keys=["*"],
+            channels=["*"],
+            commands=["+@all", *(f"-{command}" for command in pair)],
+        )
+        user = run.connect(username="half", password="-")
+        reply = run(name, keys, *args, by=user)
+        user.close()
+        assert permits_of(run) <= total, f"{case} without {' and '.join(pair)}: {reply}"
+    run.redis.acl_deluser("half")
 
 
 RENEWALS: list[tuple[str, Any, list[str], list[Any]]] = [

@@ -4,6 +4,13 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "what the user may not undo keeps others here waiting until its lease has ended",
+        "engine/release.c",
+        "bool hopeless = error == SNIB_EPERM && (hold->flags & SNIB__REFUSED) &&",
+        "bool hopeless = false &&",
+        "unit_doubt",
+    ),
+    Mutant(
         "a request whose reply does not fit may be carried out later",
         "engine/node.c",
         "snib__conn_expect(&link->conn, &left); /*",

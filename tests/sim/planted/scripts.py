@@ -501,10 +501,15 @@ MUTANTS = [
     Mutant(
         "a repeated request takes more permits",
         "lua/permits_acquire.lua",
-        "if not mine then\n"
-        "    local left",
-        "if true then\n"
-        "    local left",
+        "if not mine then value = redis.call",
+        "if true then value = redis.call",
+    ),
+    Mutant(
+        "permits whose ids are refused are gone",
+        "lua/permits_acquire.lua",
+        "if not mine then redis.call('decrby', KEYS[1], -n) end return put",
+        "return put",
+        "traces/test_refused_within.py",
     ),
     Mutant(
         "permits tell nobody",
