@@ -6,7 +6,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "b083a585f7a07038"
+#define SNIB_BUILD_ID "d4fdb8147c7b67be"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -16674,6 +16674,7 @@ static inline struct snib__hold *snib__gate_next(const struct snib__gate *gate,
 struct snib__batch {
     struct snib__batch *next; /* free list */
     struct snib__node *node;  /* the node it was sent to */
+    struct snib__node *via;   /* ... and to which an ASK has brought it; NULL */
     int64_t lease_ms;         /* 0: query only */
     int32_t kind;             /* of all holds in it */
     bool asks;                /* about one hold; its deadline stays, whatever lease_ms says */
@@ -25224,6 +25225,8 @@ static bool cluster_go_on(struct snib__engine *e, struct snib__node *to,
     else if (!snib__node_ready(to) || snib__node_send_to(e, to, request, now) < 0) {
         snib__link_want(e, &to->links[SNIB__COMMAND], now);
         return cluster_pause(e, request, text, n, now);
+    } else if (request->kind == SNIB__REQ_RENEW) {
+        ((struct snib__batch *)request->subject)->via = to;
     }
     return true;
 }
@@ -31216,6 +31219,9 @@ static void pause_over(struct snib__engine *e, struct snib__request *request, sn
         snib__gate_unanswered(e, request, now); /* an earlier try may have worked */
     else if (request->kind == SNIB__REQ_RELEASE && !hold->op && snib__release_lapsed(e, hold, now))
         snib__gate_retry_release(e, hold, now); /* which ends it */
+    else if (request->kind == SNIB__REQ_TRANSFER && !hold->op && !hold->gate->waitq->incoming->op &&
+             snib__release_lapsed(e, hold, now))
+        snib__sole_answer_transfer(e, hold, request->sent_at, NULL, 0, SNIB_ESERVER, "", now);
     else
         snib__node_again(e, request, now);
 }
@@ -31806,7 +31812,8 @@ static struct snib__op *snib__engine_release(struct snib__engine *e, struct snib
     snib__hold_over(e, hold, now);
     if (hold->phase == SNIB__LOST) {
         *out_code = SNIB_LOST;
-        snib__gate_release_lost(e, hold, now);
+        if (!(hold->flags & SNIB__ABANDONED)) /* another user's code may go on: the lease ends it */
+            snib__gate_release_lost(e, hold, now);
         return NULL;
     }
     if (hold->phase != SNIB__HELD)
@@ -33696,14 +33703,24 @@ static bool tenure_plain(const struct snib__hold *hold)
            !(hold->flags & (SNIB__RESENT | SNIB__ABANDONED));
 }
 
+/* A refused question is repeated after a pause: what is released meanwhile would wait for that, and not hear of the refusal. */
+static bool tenure_is_refused(const struct snib__waitq *waitq)
+{
+    const struct snib__hold *asked = waitq->asked;
+    while (asked && asked->timer_at == 0)
+        asked = asked->prev;
+    return asked != NULL;
+}
+
 /* What shortens the lease of its number, and is astray, would be taken for older than what follows it. */
 static bool tenure_can_pass(const struct snib__engine *e, const struct snib__hold *hold,
                             snib__time now)
 {
     const struct snib__waitq *waitq = hold->gate->waitq;
     return e->config.tenure && (hold->gate->kind->traits & SNIB__TENURE) && waitq && waitq->head &&
-           hold->phase == SNIB__HELD && tenure_plain(hold) && tenure_plain(waitq->head->hold) &&
-           !snib__extend_is_undone(hold) && snib__hold_state(e, hold, now) == SNIB_HOLD_VALID;
+           !tenure_is_refused(waitq) && hold->phase == SNIB__HELD && tenure_plain(hold) &&
+           tenure_plain(waitq->head->hold) && !snib__extend_is_undone(hold) &&
+           snib__hold_state(e, hold, now) == SNIB_HOLD_VALID;
 }
 
 /* A thread that waits for the end of the release reads where the answer comes. */
@@ -34852,9 +34869,13 @@ static bool snib__watchdog_prune(struct snib__engine *e, struct snib__batch *bat
         else
             watchdog_untold(batch, i, now);
     batch->n = kept;
-    if (kept == 0)
+    if (kept == 0) {
         snib__batch_recycle(e, batch);
-    return kept > 0;
+        return false;
+    }
+    /* It may have been delayed for long: what has been extended since is not shortened. */
+    batch->exact = batch->exact && (batch->of[0].hold->exact || watchdog_corrects(e, batch->node));
+    return true;
 }
 
 static void watchdog_split(struct snib__engine *e, struct snib__batch *batch, snib__time now)
@@ -34874,8 +34895,7 @@ static void snib__watchdog_again(struct snib__engine *e, struct snib__request *r
     if (!snib__watchdog_prune(e, batch, now))
         return;
     batch->node = batch->of[0].hold->gate->node;
-    /* It may have been delayed for long: what has been extended since is not shortened. */
-    batch->exact = batch->exact && (batch->of[0].hold->exact || watchdog_corrects(e, batch->node));
+    batch->via = NULL;
     if (split && batch->n > 1) {
         watchdog_split(e, batch, now);
         return;
@@ -34890,7 +34910,7 @@ static void snib__watchdog_again(struct snib__engine *e, struct snib__request *r
 static void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch, snib__time now)
 {
     if (batch->exact)
-        batch->node->astray_at = now;
+        (batch->via ? batch->via : batch->node)->astray_at = now;
     watchdog_rewind(e, batch, now + WATCHDOG_PAUSE);
 }
 

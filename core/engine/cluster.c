@@ -504,6 +504,8 @@ static bool cluster_go_on(struct snib__engine *e, struct snib__node *to,
     else if (!snib__node_ready(to) || snib__node_send_to(e, to, request, now) < 0) {
         snib__link_want(e, &to->links[SNIB__COMMAND], now);
         return cluster_pause(e, request, text, n, now);
+    } else if (request->kind == SNIB__REQ_RENEW) {
+        ((struct snib__batch *)request->subject)->via = to;
     }
     return true;
 }

@@ -143,6 +143,9 @@ static void pause_over(struct snib__engine *e, struct snib__request *request, sn
         snib__gate_unanswered(e, request, now); /* an earlier try may have worked */
     else if (request->kind == SNIB__REQ_RELEASE && !hold->op && snib__release_lapsed(e, hold, now))
         snib__gate_retry_release(e, hold, now); /* which ends it */
+    else if (request->kind == SNIB__REQ_TRANSFER && !hold->op && !hold->gate->waitq->incoming->op &&
+             snib__release_lapsed(e, hold, now))
+        snib__sole_answer_transfer(e, hold, request->sent_at, NULL, 0, SNIB_ESERVER, "", now);
     else
         snib__node_again(e, request, now);
 }

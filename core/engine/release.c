@@ -205,7 +205,8 @@ struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold 
     snib__hold_over(e, hold, now);
     if (hold->phase == SNIB__LOST) {
         *out_code = SNIB_LOST;
-        snib__gate_release_lost(e, hold, now);
+        if (!(hold->flags & SNIB__ABANDONED)) /* another user's code may go on: the lease ends it */
+            snib__gate_release_lost(e, hold, now);
         return NULL;
     }
     if (hold->phase != SNIB__HELD)

@@ -190,6 +190,7 @@ static inline struct snib__hold *snib__gate_next(const struct snib__gate *gate,
 struct snib__batch {
     struct snib__batch *next; /* free list */
     struct snib__node *node;  /* the node it was sent to */
+    struct snib__node *via;   /* ... and to which an ASK has brought it; NULL */
     int64_t lease_ms;         /* 0: query only */
     int32_t kind;             /* of all holds in it */
     bool asks;                /* about one hold; its deadline stays, whatever lease_ms says */

@@ -27,14 +27,24 @@ static bool tenure_plain(const struct snib__hold *hold)
            !(hold->flags & (SNIB__RESENT | SNIB__ABANDONED));
 }
 
+/* A refused question is repeated after a pause: what is released meanwhile would wait for that, and not hear of the refusal. */
+static bool tenure_is_refused(const struct snib__waitq *waitq)
+{
+    const struct snib__hold *asked = waitq->asked;
+    while (asked && asked->timer_at == 0)
+        asked = asked->prev;
+    return asked != NULL;
+}
+
 /* What shortens the lease of its number, and is astray, would be taken for older than what follows it. */
 static bool tenure_can_pass(const struct snib__engine *e, const struct snib__hold *hold,
                             snib__time now)
 {
     const struct snib__waitq *waitq = hold->gate->waitq;
     return e->config.tenure && (hold->gate->kind->traits & SNIB__TENURE) && waitq && waitq->head &&
-           hold->phase == SNIB__HELD && tenure_plain(hold) && tenure_plain(waitq->head->hold) &&
-           !snib__extend_is_undone(hold) && snib__hold_state(e, hold, now) == SNIB_HOLD_VALID;
+           !tenure_is_refused(waitq) && hold->phase == SNIB__HELD && tenure_plain(hold) &&
+           tenure_plain(waitq->head->hold) && !snib__extend_is_undone(hold) &&
+           snib__hold_state(e, hold, now) == SNIB_HOLD_VALID;
 }
 
 /* A thread that waits for the end of the release reads where the answer comes. */

@@ -407,9 +407,13 @@ bool snib__watchdog_prune(struct snib__engine *e, struct snib__batch *batch, sni
         else
             watchdog_untold(batch, i, now);
     batch->n = kept;
-    if (kept == 0)
+    if (kept == 0) {
         snib__batch_recycle(e, batch);
-    return kept > 0;
+        return false;
+    }
+    /* It may have been delayed for long: what has been extended since is not shortened. */
+    batch->exact = batch->exact && (batch->of[0].hold->exact || watchdog_corrects(e, batch->node));
+    return true;
 }
 
 static void watchdog_split(struct snib__engine *e, struct snib__batch *batch, snib__time now)
@@ -429,8 +433,7 @@ void snib__watchdog_again(struct snib__engine *e, struct snib__request *request,
     if (!snib__watchdog_prune(e, batch, now))
         return;
     batch->node = batch->of[0].hold->gate->node;
-    /* It may have been delayed for long: what has been extended since is not shortened. */
-    batch->exact = batch->exact && (batch->of[0].hold->exact || watchdog_corrects(e, batch->node));
+    batch->via = NULL;
     if (split && batch->n > 1) {
         watchdog_split(e, batch, now);
         return;
@@ -445,7 +448,7 @@ void snib__watchdog_again(struct snib__engine *e, struct snib__request *request,
 void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch, snib__time now)
 {
     if (batch->exact)
-        batch->node->astray_at = now;
+        (batch->via ? batch->via : batch->node)->astray_at = now;
     watchdog_rewind(e, batch, now + WATCHDOG_PAUSE);
 }
 

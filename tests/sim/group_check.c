@@ -625,9 +625,10 @@ void check_end(void)
     for (int i = 0; i < world.node_count; i++) {
         for (size_t j = 0; model_key_at(world.nodes[i].model, j, &key); j++) {
             /* A place in a queue that nobody has given back may outlast leases. */
-            bool stays = begins(&key.name, "snib_quorum_epoch") ||
-                         begins(&key.name, "redisson_lock_token:") ||
-                         (key.expires_ns != 0 && (begins(&key.name, "redisson_lock_queue:") ||
+            bool stays =
+                begins(&key.name, "snib_quorum_epoch") ||
+                begins(&key.name, "redisson_lock_token:") ||
+                (key.expires_ns != UINT64_MAX && (begins(&key.name, "redisson_lock_queue:") ||
                                                   begins(&key.name, "redisson_lock_timeout:") ||
                                                   begins(&key.name, "snib_lock_beats:")));
             if (!stays) {

@@ -201,7 +201,7 @@ struct topo_task {
     struct topo_use use;
     uint64_t number; /* of the acquisition, when it began */
     bool once, cancelled;
-    snib__time submitted, wait_ends;
+    snib__time submitted, wait_ends, lease;
 };
 
 struct topo_end { /* carries a link */
@@ -236,6 +236,7 @@ struct topo_process {
     uint32_t connects;
     snib__time granted_at;
     uint64_t replicated;  /* shards of whose grants replicas had one */
+    snib__time few_at;    /* a WAIT of it was last answered by too few replicas */
     int asks[TOPO_NAMES]; /* the server that it takes for the master of a name; -1: none */
     snib__time asks_since[TOPO_NAMES];
     snib__time heard_at; /* a server last answered a command */

@@ -226,12 +226,20 @@ void check_reason(const struct topo_process *process, const struct snib__op *op)
     }
 }
 
+/* Too few replicas had a grant in time, or the lease ended before they answered. */
+static bool is_not_durable(const struct topo_process *process, const struct topo_task *task)
+{
+    bool few =
+        topo.durability_policy == SNIB_DURABILITY_REFUSE && process->few_at >= task->submitted;
+    return topo.durability != 0 && (few || topo.now >= task->submitted + task->lease / 2);
+}
+
 void check_not_granted(struct topo_process *process, const struct topo_task *task, int32_t code)
 {
     bool honest = code == SNIB_BUSY        ? task->once
                   : code == SNIB_TIMEDOUT  ? topo.now >= task->wait_ends
                   : code == SNIB_CANCELLED ? task->cancelled
-                  : code == SNIB_EREPLICAS ? topo.durability != 0
+                  : code == SNIB_EREPLICAS ? is_not_durable(process, task)
                   : code == SNIB_EPERMITS  ? permits_may_be_few(task)
                   : code == SNIB_EUPGRADE  ? task->use.kind == SNIB_WRITE && topo.owned
                   : code == SNIB_ECLOSED   ? process->closed_at != 0

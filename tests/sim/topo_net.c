@@ -331,6 +331,9 @@ static void end_wait(struct topo_pipe *pipe)
         return;
     }
     topo_totals.too_few += few;
+    if (few && pipe->client != NULL) {
+        pipe->client->process->few_at = topo.now;
+    }
     snprintf(text, sizeof text, ":%d\r\n", acked);
     answer_wait(pipe, text);
 }

@@ -96,6 +96,7 @@ static void begin(struct topo_process *process, struct topo_task *task)
     task->doing = TOPO_WAITS;
     task->once = how.wait == 0;
     task->submitted = topo.now;
+    task->lease = how.lease != 0 ? how.lease : topo.lease;
     task->wait_ends = mode == 1 ? topo.now + how.wait : SNIB__NEVER;
     task->wake = topo_chance(4) ? topo.now + topo_draw(topo.lease) : SNIB__NEVER; /* it cancels */
     topo_trace("%u task %d acquires %s%s%s%s", process->id, (int)(task - process->tasks),

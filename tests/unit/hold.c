@@ -227,6 +227,30 @@ static void owner_that_waits_for_itself(void **state)
     snib__engine_free(engine);
 }
 
+/* One of two users drops the hold, and it is over before the other releases it: the first may still be at work, so the server
+ * keeps the lock until the lease ends. */
+static void over_and_abandoned_by_one(void **state)
+{
+    (void)state;
+    const struct snib__acquire brief = {.owner = 7, .wait = SNIB__NEVER, .max_hold = SECOND};
+    int32_t code;
+    struct snib__engine *engine = begin();
+    struct snib__gate *mutex = gate(engine, SNIB_MUTEX, "m");
+    struct snib__hold *hold = granted(engine, mutex, &brief);
+    snib__engine_acquire(engine, mutex, &brief, now, &code);
+    assert_int_equal(hold->users, 2);
+    hold->users--;
+    snib__hold_abandon(engine, hold, now);
+    now += SECOND;
+    snib__engine_tick(engine, now);
+    assert_int_equal(hold->phase, SNIB__LOST);
+    assert_null(snib__engine_release(engine, hold, now, &code));
+    assert_int_equal(code, SNIB_LOST);
+    answer_own(engine);
+    assert_int_equal(on_the_way(engine), 0);
+    snib__engine_free(engine);
+}
+
 /* A read under its owner's write hold goes ahead of one whose own write hold has ended: that one waits for the end of the
  * present one, and so for the end of this read. */
 static void under_the_present_write(uint64_t number)
@@ -564,6 +588,7 @@ int main(void)
         cmocka_unit_test(logged_member),
         cmocka_unit_test(logged_member_that_is_let_go),
         cmocka_unit_test(write_ends_under_a_read),
+        cmocka_unit_test(over_and_abandoned_by_one),
         cmocka_unit_test(dropped_write_lasts_as_its_read),
         cmocka_unit_test(write_ends_before_a_read),
         cmocka_unit_test(one_of_several_permits_is_gone),

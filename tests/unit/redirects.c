@@ -291,6 +291,31 @@ static void those_that_share_a_question_are_patient_once(void **state)
     snib__engine_free(engine);
 }
 
+/* A hand-over that the cluster does not serve, and nobody waits for it any more: it ends with the leases. */
+static void hand_over_that_nobody_waits_for(void **state)
+{
+    (void)state;
+    int32_t code;
+    struct snib__engine *engine = begin_cluster("a:0-16383");
+    struct snib__hold *hold = held(engine, "m");
+    struct snib__op *next = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+    pass(engine, now + SNIB__MS);
+    peers[0].says = "CLUSTERDOWN The cluster is down";
+    peers[0].times = -1;
+    hold->acquired_at = now; /* so lately that the hand-over is no longer than others may wait */
+    struct snib__op *op = snib__engine_release(engine, hold, now, &code);
+    pass(engine, now + SNIB__MS);
+    assert_int_equal(engine->paused_n, 1);
+    assert_int_equal(engine->paused[0].request.kind, SNIB__REQ_TRANSFER);
+    snib__engine_cancel(engine, next, now);
+    snib__engine_cancel(engine, op, now);
+    pass(engine, now + 100 * SECOND);
+    pass(engine, now + 100 * SECOND);
+    assert_int_equal(engine->paused_n, 0);
+    assert_int_equal(engine->releasing, 0);
+    snib__engine_free(engine);
+}
+
 /* The patience ends with the first request that is served: a waiter behind it waits for the lock for as long as it may. */
 static void those_behind_are_served_too(void **state)
 {
@@ -726,6 +751,7 @@ int main(void)
         cmocka_unit_test(node_that_comes_back_by_moved),
         cmocka_unit_test(paused_renewal_of_what_has_gone),
         cmocka_unit_test(late_correction_shortens_no_extension),
+        cmocka_unit_test(hand_over_that_nobody_waits_for),
         cmocka_unit_test(late_renewal_gives_no_former_lease),
         cmocka_unit_test(redirected_renewal_of_what_has_gone),
         cmocka_unit_test(misplaced_channel_goes_alone),

@@ -420,6 +420,28 @@ static void refusal_is_told_to_all(void **state)
     snib__engine_free(engine);
 }
 
+/* What is released after a refusal, before the question is repeated, goes by command. */
+static void released_after_a_refusal(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_tenure();
+    struct snib__op *next[2];
+    struct snib__hold *hold = held(engine, gate(engine, SNIB_MUTEX, "m"), next, 2);
+    release(engine, hold);
+    assert_true(asks_alone(engine));
+    answer(engine, "-ERR unexpected\r\n");
+    struct snib__op *given = release(engine, acquired(engine, next[0]));
+    assert_false(next[1]->done);
+    answer_own(engine);
+    while (!given->done) {
+        assert_true(on_the_way(engine) > 0);
+        int script = oldest_script(engine);
+        answer(engine, script == SNIB__SCRIPT_MUTEX_RENEW ? THERE : ":1\r\n");
+    }
+    assert_int_equal(given->code, SNIB_OK);
+    snib__engine_free(engine);
+}
+
 /* ... perhaps only after the next one has released the number. */
 static void refused_question_is_behind(void **state)
 {
@@ -595,6 +617,7 @@ int main(void)
         cmocka_unit_test(question_without_its_script),
         cmocka_unit_test(refused_question_is_repeated),
         cmocka_unit_test(refusal_is_told_to_all),
+        cmocka_unit_test(released_after_a_refusal),
         cmocka_unit_test(refused_question_is_behind),
         cmocka_unit_test(other_holds_by_command),
         cmocka_unit_test(doubts_by_command),

@@ -4,6 +4,34 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "a renewal that ASK brings to the next server shortens what that has extended",
+        "engine/watchdog.c",
+        "batch->exact = batch->exact && (batch->of[0].hold->exact || watchdog_corrects(e, batch->node)); return true;",
+        "return true;",
+        "unit_former late_correction_by_ask",
+    ),
+    Mutant(
+        "a hold that one user has abandoned and that is over is released by another",
+        "engine/release.c",
+        "if (!(hold->flags & SNIB__ABANDONED)) /* another user's",
+        "if (hold) /* another user's",
+        "unit_hold over_and_abandoned_by_one",
+    ),
+    Mutant(
+        "what is released after a refused question waits for its repetition",
+        "engine/tenure.c",
+        "!tenure_is_refused(waitq) && hold->phase",
+        "hold->phase",
+        "unit_tenure",
+    ),
+    Mutant(
+        "a hand-over that nobody waits for is repeated for ever",
+        "engine/pause.c",
+        "else if (request->kind == SNIB__REQ_TRANSFER && !hold->op &&",
+        "else if (false && !hold->op &&",
+        "unit_redirects hand_over_that_nobody_waits_for",
+    ),
+    Mutant(
         "what the user may not undo keeps others here waiting until its lease has ended",
         "engine/release.c",
         "bool hopeless = error == SNIB_EPERM && (hold->flags & SNIB__REFUSED) &&",
