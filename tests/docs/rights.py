@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import functools
 import subprocess
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ NAMES = ("app:x", "{app:t}x", "app:{t}x")
 LEASE = 2.0
 PATIENT = {"patience": 60.0, "try_timeout": 60.0, "reply_timeout": 60.0}  # a busy machine is slow at times
 POLLING = ("spin_lock",)
+EXECUTOR = ThreadPoolExecutor()  # what goes wrong in a thread is raised by its result
 KINDS: dict[str, Callable[[snib.Client, str], Any]] = {
     "lock": lambda client, name: client.lock(name),
     "fair_lock": lambda client, name: client.fair_lock(name, fenced=True),
@@ -64,8 +65,7 @@ def check_kind(
     hold.check()
     other = KINDS["write" if kind == "read" else kind](second, name)
     messages = second.stats().messages
-    waiter = threading.Thread(target=lambda: other.hold(timeout=10.0).release())
-    waiter.start()
+    waiter = EXECUTOR.submit(lambda: other.hold(timeout=10.0).release())
     until(lambda: second.stats().waiting > 0, f"a waiter for {kind}")
     if kind not in POLLING:
         until(lambda: bool(server.pubsub_channels()), f"a subscription for {kind}")
@@ -74,18 +74,18 @@ def check_kind(
     hold.release()
     if kind not in POLLING:
         until(lambda: second.stats().messages > messages, f"the release's message for {kind}")
-    waiter.join()
+    waiter.result()
 
 
 def check_latch(name: str, client: snib.Client, server: redis.Redis) -> None:
     latch = client.latch(name)
     latch.init(2)
-    waiter = threading.Thread(target=lambda: latch.wait(timeout=10.0))
-    waiter.start()
+    waiter = EXECUTOR.submit(latch.wait, timeout=10.0)
     until(lambda: bool(server.pubsub_channels()), "a subscription for a latch")
     latch.count_down()
     latch.count_down()
-    waiter.join()
+    if not waiter.result():
+        raise SystemExit("rights: a wait for a latch has timed out")
     latch.init(1)
     latch.force_release()
 

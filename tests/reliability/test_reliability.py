@@ -42,6 +42,7 @@ def test_the_table_is_right(table: list[Fault]) -> None:
         ("tests/faults/cut.c: late_request", "tests/faults/cut.c does not exist"),
         ("tests/faults/cuts.c", "no case is named"),
         ("tests/python/test_lock.py: test_nothing", "has no test test_nothing"),
+        ("tests/python/test_lock.py: in_thread", "has no test in_thread"),  # a helper
         ("go/snib_test.go: TestNothing", "has no test TestNothing"),
         ("go/server_test.go: startServer", "has no test startServer"),
         ("tests/conformance/nothing.snib", "does not exist"),
