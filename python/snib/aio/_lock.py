@@ -488,8 +488,12 @@ class Holdable(Named, BaseHoldable[Hold]):
         caller, hold, guard = self._blocks.end(self, self._caller(), block_at())
         lost = guard.end(error)
         try:
-            if not self._kept().take_this(hold):  # the body released it, and perhaps acquired again
-                hold = self._take(caller)
+            kept = self._kept()
+            if not kept.take_this(hold):  # the body released it, and perhaps acquired again
+                again = kept.take(caller, others=False)
+                if again is None:
+                    raise self._not_held(block=True)
+                hold = again
             await hold._end(lost or error)
         except Error:
             if error is None and lost is None:
