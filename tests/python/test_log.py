@@ -21,7 +21,18 @@ from redis import Redis
 import snib
 from conftest import NewServer
 from snib import aio
-from support import PATIENCE, PATIENT, RENEWED, Program, Server, brief, eventually, free_port, sentinel_of
+from support import (
+    PATIENCE,
+    PATIENT,
+    RENEWED,
+    Program,
+    Server,
+    brief,
+    brief_in_task,
+    eventually,
+    free_port,
+    sentinel_of,
+)
 
 CORE = Path(__file__).parents[2] / "core"
 
@@ -512,10 +523,9 @@ def test_a_handler_that_blocks_holds_up_no_close(server: Server, stuck: Stuck, t
 def test_a_handler_that_blocks_holds_up_no_close_in_asyncio(server: Server, stuck: Stuck) -> None:
     async def main() -> None:
         client = aio.connect(server.url)
-        with pytest.raises(snib.Lost):
-            async with client.lock("gone", lease=0.2):
-                await asyncio.sleep(600)
-        await asyncio.to_thread(stuck.inside.wait, PATIENCE)
+        for name in "first", "second":  # it has the record of the first, and that of the second waits
+            hold = await brief_in_task(client.lock(name, lease=0.2))
+            assert await hold.lost.wait() and await asyncio.to_thread(stuck.inside.wait, PATIENCE)
         await asyncio.wait_for(client.close(timeout=0.2), 2 * PATIENCE)
 
     asyncio.run(main())

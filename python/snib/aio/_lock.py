@@ -339,7 +339,7 @@ class Holding(_core.Droppable):
         try:
             guard = hold._guard()
             self._blocks.begin(caller, hold, guard, block_at())
-        except BaseException as error:  # of recursion, say: its traceback would keep the hold for as long as somebody has it
+        except BaseException as error:  # of recursion, say: its traceback would keep the hold as long as somebody has it
             try:
                 if guard is not None:
                     guard.end(error)
