@@ -119,8 +119,9 @@ class BaseHoldable(BaseNamed, Generic[H]):
             raise self._not_held()
         return hold
 
-    def _not_held(self) -> NotHeld:
-        by = "at this client" if self._others else "by this owner"
+    def _not_held(self, block: bool = False) -> NotHeld:
+        """What to raise for a release, or for a block of which nothing is left: it takes no hold of another caller."""
+        by = "by this block any more" if block else "at this client" if self._others else "by this owner"
         return self._named(NotHeld(f"{self.name!r} is not held {by}, so it cannot be released"))
 
     def _refusal(self, wait: int) -> Error:

@@ -25,6 +25,9 @@ T = TypeVar("T")
 # Time limit at interpreter exit for the releases of all clients together.
 _EXIT_MS = 1000
 
+# How long, in seconds, an end waits for a handler of log records that does not return.
+_LAST_RECORDS = 1.0
+
 _exiting = False
 
 _new_number = itertools.count(1).__next__
@@ -102,6 +105,7 @@ class BaseClient(Options):
         self._ready = False  # nothing is to be done before an operation
         self._logging = False  # the thread that delivers log records does so just now
         self._log_queue: _core.QueueHandle | None = None
+        self._log_records: list[Any] = []  # fetched, and not delivered yet
         self._login_queue: _core.QueueHandle | None = None
         self._begin()
         _clients[id(self)] = KeyedRef(self, _gone, id(self))
@@ -131,13 +135,19 @@ class BaseClient(Options):
         values: tuple[Any, ...] = (*counters, wait_time, hold_time, *more)
         return Stats(*values)
 
-    def _end(self, wait: int) -> None:
-        """Close; afterwards nothing is held."""
+    def _end(self, wait: int, untold: bool = False) -> None:
+        """Close; afterwards nothing is held.
+
+        untold  do not wait for the records of the close, as one of their handlers cannot: they come after it
+        """
+        until = time.monotonic() + wait / 1000
         try:
             _core.client_close(self._handle, wait)
         finally:
             _kept.forget(self._number)
-            _log.deliver(self)
+            if not untold:
+                last = time.monotonic() + _LAST_RECORDS
+                _log.deliver_all(self, last if wait < 0 else min(last, until))
 
     def _used(self) -> None:
         """Called before each operation."""
@@ -170,6 +180,7 @@ class BaseClient(Options):
         """In a forked child: let go of what belongs to the parent."""
         self._begun = self._ready = self._logging = False
         self._log_queue = self._login_queue = None
+        self._log_records = []
 
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.Client {self.id}>"
@@ -244,15 +255,19 @@ def _close_all() -> None:
     global _exiting
     _exiting = True
     clients = living_clients()
+    begun = time.monotonic()
+    left = _LAST_RECORDS
     # Before the close, which wakes daemon threads: they are not to run while this thread waits.
-    until = time.monotonic() + _EXIT_MS / 1000
     try:
         for client in clients:
-            _log.deliver_all(client, until)
+            _log.deliver_all(client, begun + left)
     finally:  # a Ctrl-C ends the wait for a slow handler, and no more
-        _core.close_at_exit([client._handle for client in clients], _EXIT_MS)
-        for client in clients:
-            _log.deliver(client)
+        left -= time.monotonic() - begun
+        with _log.only_told():
+            _core.close_at_exit([client._handle for client in clients], _EXIT_MS)
+            begun = time.monotonic()
+            for client in clients:
+                _log.deliver_all(client, begun + left)
 
 
 def _know_main_thread() -> None:

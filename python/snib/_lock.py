@@ -302,7 +302,9 @@ class Holdable(_core.Scope, Named, BaseHoldable[Hold]):
             again = bool(slot)  # an earlier call was interrupted
             if not again:
                 own = kept.ending(caller, block_at(), self._others)
-                slot.append(self._take(caller) if own is None else own)
+                if own is None:
+                    raise self._not_held(block=True)
+                slot.append(own)
             hold = slot[0]
             kept.take_this(hold)
             if again:

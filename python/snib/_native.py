@@ -36,6 +36,11 @@ def epoll() -> select.epoll:
     return made
 
 
+def sleep(seconds: float) -> None:
+    """In this thread, also where a greenlet may not wait: a signal's handler may have interrupted their hub."""
+    _original("time", "sleep")(seconds)
+
+
 def start(run: Callable[..., None], arguments: tuple[object, ...], name: str) -> None:
     """Run a function in a daemon thread, which has begun on return.
 

@@ -11,7 +11,7 @@ import time
 from types import FrameType, ModuleType
 from typing import Any
 
-from . import _client
+from . import _client, _log
 from ._error import Error
 
 # ---- multiprocessing -----------------------------------------------------------------------------
@@ -100,9 +100,10 @@ def release_on_sigterm() -> None:
     """Make SIGTERM release what this process holds, and then have its previous effect.
 
     Nothing happens unless you call this, in the main thread.  When SIGTERM arrives, every client of
-    the process is closed, which takes a second at most: holds are released, waits end.  Then the
-    previous handler is called; if there was none, the signal ends the process.  Without this call,
-    if SIGTERM ends a process, its locks become free only when their leases end.
+    the process is closed, which takes a second at most, and another one where a logging handler does
+    not return: holds are released, waits end.  Then the previous handler is called; if there was none,
+    the signal ends the process.  Without this call, if SIGTERM ends a process, its locks become free
+    only when their leases end.
 
     Call it after other libraries have set their handlers, and after asyncio's
     loop.add_signal_handler(), whose callback still runs.  If the existing handler shuts the program
@@ -129,10 +130,13 @@ def release_on_sigterm() -> None:
 def _close_each() -> None:
     """Release what is held while the program continues."""
     end = time.monotonic() + _client._EXIT_MS / 1000
-    for client in _client.living_clients():
+    clients = _client.living_clients()
+    for client in clients:
         left = max(0.0, end - time.monotonic())
         with contextlib.suppress(Error):  # a hold not released in time ends with its lease
-            client._end(int(left * 1000))
+            client._end(int(left * 1000), untold=True)
+    for client in clients:  # afterwards: a handler that does not return would take the time of all others
+        _log.deliver_all(client, end)
 
 
 _watch_multiprocessing()

@@ -33,6 +33,7 @@ class Reader:
             self._epoll.close()  # which the thread's frame keeps, even in a child
         self._mutex = threading.RLock()  # which a signal's handler that uses a client may find locked by its thread
         self._epoll = None
+        self._thread = 0
         self._clients: dict[int, tuple[weakref.ref[BaseClient], Deliver]] = {}
 
     def _start(self) -> select.epoll:
@@ -53,7 +54,11 @@ class Reader:
             self._clients[descriptor] = weakref.ref(client), deliver
             self._epoll.register(descriptor, select.EPOLLIN)
 
+    def runs_here(self) -> bool:
+        return self._thread == threading.get_native_id()
+
     def _run(self, epoll: select.epoll) -> None:
+        self._thread = threading.get_native_id()
         clients = self._clients
         while True:
             for descriptor, _ in epoll.poll():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 
-from . import _core
+from . import _core, _log
 from ._client import BaseClient, in_thread, wait_for
 from ._describe import Description, make_description
 from ._error import Error
@@ -67,7 +67,7 @@ class Client(
         Raises Timeout if a release was not confirmed in time (None: the client's patience); the
         lock is then free when its lease ends.
         """
-        wait_for(self._end, wait_ms(timeout))
+        wait_for(self._end, wait_ms(timeout), _log.runs_here())
 
     def _leave(self, slot: builtins.list[Client], failed: bool) -> None:
         """The steps of __exit__, see bindings/python_scope.c."""

@@ -21,7 +21,7 @@ from typing import Any
 
 import anyio
 
-from . import _core, aio
+from . import _core, _log, aio
 from ._client import BaseClient, in_thread
 from ._codes import Lost
 from ._hold import LEAVING
@@ -199,7 +199,7 @@ class Client(aio.Client):
             with contextlib.suppress(RuntimeError):  # the task was cancelled, and the run is over
                 soon(closed.set)
 
-        closing = in_thread(self._end, wait_ms(timeout), in_place=(0,))
+        closing = in_thread(self._end, wait_ms(timeout), _log.runs_here(), in_place=(0,))
         closing.add_done_callback(tell)
         await closed.wait()
         closing.result()

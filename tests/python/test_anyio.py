@@ -39,6 +39,32 @@ def lose(hold: aio.Hold) -> None:
     hold._loop.end_losses(snib._core.hold_id(hold._handle), True)
 
 
+@pytest.mark.parametrize("of_hold", [False, True])
+def test_a_block_that_cannot_begin(server: Server, monkeypatch: pytest.MonkeyPatch, run, of_hold: bool) -> None:
+    """Its scope is exited, and nothing watches its hold."""
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    async def main() -> None:
+        async with snib.anyio.connect(server.url) as client:
+            lock = client.lock("name")
+            with anyio.CancelScope() as scope:
+                with monkeypatch.context() as patch, pytest.raises(MemoryError):
+                    patch.setattr(aio._lock._Blocks, "begin", fail)
+                    async with lock.hold() if of_hold else lock:
+                        pytest.fail("began")
+                assert not client._loop().losses
+                scope.cancel()
+                await anyio.sleep(600)
+            assert scope.cancelled_caught
+            await soon(lambda: client.stats().held == 0)
+            async with lock:
+                pass
+
+    run(main)
+
+
 def test_the_surface(server: Server, run) -> None:
     async def main() -> None:
         async with snib.anyio.connect(server.url) as client:

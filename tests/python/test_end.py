@@ -270,6 +270,84 @@ def test_sigterm_wants_the_main_thread(server: Server) -> None:
     assert program.end() == "refused\n"
 
 
+# ---- Logging handlers that do not return ---------------------------------------------------------
+
+STUCK = """
+import atexit, threading
+class Stuck(logging.Handler):
+    def emit(self, record):
+        inside.set()
+        ever.wait()
+inside, ever, handler = threading.Event(), threading.Event(), Stuck(logging.WARNING)
+logging.getLogger("snib").addHandler(handler)
+atexit.unregister(logging.shutdown)  # which would wait for the handler
+client, other = snib.connect(URL, lease=600), snib.connect(URL, lease=600, debug=True)
+for name in "first", "second":
+    brief(client.lock(name, lease=0.2)).lost.wait()
+    inside.wait()
+holds = client.lock("a").hold(), other.lock("b").hold()
+client.lock("c").acquire()
+{source}
+"""
+
+# How the program ends, and its code.
+STUCK_ENDS = {
+    "exit": ("", 0),
+    "sigterm": ("snib.release_on_sigterm(); signal.raise_signal(signal.SIGTERM)", -signal.SIGTERM),
+    "chained": (
+        "def old(number, frame):\n"
+        "    assert [hold.reason for hold in holds] == ['closed'] * 2\n    os._exit(5)\n"
+        "signal.signal(signal.SIGTERM, old)\nsnib.release_on_sigterm()\nsignal.raise_signal(signal.SIGTERM)",
+        5,
+    ),
+}
+
+
+@pytest.mark.parametrize("how", STUCK_ENDS)
+def test_an_end_with_a_handler_that_blocks(server: Server, how: str) -> None:
+    """Its client's holds are released, and those of other clients."""
+    source, code = STUCK_ENDS[how]
+    program = Program(STUCK.replace("{source}", source), server.url)
+    _, errors = program.rest()
+    assert (program.process.returncode, server.clean()) == (code, True), errors
+
+
+def test_sigterm_within_a_handler(server: Server) -> None:
+    """Which has its lock then, in the main thread: no other thread can tell the handler anything."""
+    program = Program(
+        """
+class Ended(logging.Handler):
+    def emit(self, record):
+        if record.name == "program":
+            signal.raise_signal(signal.SIGTERM)
+logging.getLogger().addHandler(Ended())
+snib.release_on_sigterm()
+client = snib.connect(URL, lease=600, debug=True)
+hold = client.lock("a").hold()
+logging.getLogger("program").warning("ends")
+""",
+        server.url,
+    )
+    _, errors = program.rest()
+    assert (program.process.returncode, server.clean()) == (-signal.SIGTERM, True), errors
+
+
+def test_a_handler_is_told_of_the_end(server: Server) -> None:
+    """By the thread: the last records are those of the end itself."""
+    for end, code in [("", 0), (SIGTERM, -signal.SIGTERM)]:
+        program = Program(
+            "import threading\n"
+            "class Telling(logging.Handler):\n"
+            "    def emit(self, record):\n"
+            "        say(threading.current_thread().name, 'is still held' in record.getMessage())\n"
+            "logging.getLogger('snib').addHandler(Telling(logging.WARNING))\n"
+            "client = snib.connect(URL, lease=600, debug=True)\nhold = client.lock('a').hold()\n" + end,
+            server.url,
+        )
+        output, errors = program.rest()
+        assert (program.process.returncode, output) == (code, "snib log True\n"), errors
+
+
 # ---- Interrupts ----------------------------------------------------------------------------------
 
 INTERRUPTED = """

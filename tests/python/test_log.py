@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import itertools
 import logging
 import re
@@ -20,7 +21,18 @@ from redis import Redis
 import snib
 from conftest import NewServer
 from snib import aio
-from support import PATIENCE, PATIENT, RENEWED, Program, Server, brief, eventually, free_port, sentinel_of
+from support import (
+    PATIENCE,
+    PATIENT,
+    RENEWED,
+    Program,
+    Server,
+    brief,
+    brief_in_task,
+    eventually,
+    free_port,
+    sentinel_of,
+)
 
 CORE = Path(__file__).parents[2] / "core"
 
@@ -440,33 +452,126 @@ def test_asyncio(server: Server, log: Records) -> None:
     asyncio.run(main())
 
 
-def test_a_handler_that_blocks_holds_up_no_lock(server: Server) -> None:
-    inside, go = threading.Event(), threading.Event()
+class Stuck(logging.Handler):
+    """Keeps the thread, and its own lock, with the first record."""
 
-    class Stuck(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.inside, self.go = threading.Event(), threading.Event()
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.inside.set()
+        assert self.go.wait(4 * PATIENCE)
+        self.texts.append(record.getMessage())
+
+
+@pytest.fixture
+def stuck() -> Iterator[Stuck]:
+    logger, handler = logging.getLogger("snib"), Stuck()
+    logger.addHandler(handler)
+    yield handler
+    handler.go.set()
+    logger.removeHandler(handler)
+
+
+def test_a_handler_that_blocks_holds_up_no_lock(server: Server, stuck: Stuck) -> None:
+    with snib.connect(server.url, lease=RENEWED) as client:
+        lost = brief(client.lock("gone", lease=0.2))
+        hold = client.lock("kept").hold()
+        assert stuck.inside.wait(PATIENCE)
+        before = client.stats().renewals
+        eventually(lambda: client.stats().renewals >= before + 4)  # longer than a lease
+        hold.check()
+        for _ in range(10):
+            with client.lock("other"):
+                pass
+        hold.release()
+        assert lost.lost.is_set()
+        stuck.go.set()
+
+
+def lose_two(client: snib.Client, stuck: Stuck) -> None:
+    """The handler has the record of the first, and that of the second waits."""
+    for name in "first", "second":
+        hold = brief(client.lock(name, lease=0.2))
+        assert hold.lost.wait(PATIENCE) and stuck.inside.wait(PATIENCE)
+
+
+@pytest.mark.parametrize("timeout", [0, 0.2, None])
+def test_a_handler_that_blocks_holds_up_no_close(server: Server, stuck: Stuck, timeout: float | None) -> None:
+    """What it has not taken comes later, even if nobody has the client any more."""
+    client = snib.connect(server.url, lease=600)
+    lose_two(client, stuck)
+    hold = client.lock("kept").hold()
+
+    def close(client: snib.Client = client) -> None:
+        with contextlib.suppress(snib.Timeout):
+            client.close(timeout)
+
+    closing = threading.Thread(target=close, daemon=True)
+    closing.start()
+    closing.join(2 * PATIENCE)
+    assert not closing.is_alive() and not stuck.texts
+    assert hold.reason == "closed"
+    del client, hold, closing, close
+    gc.collect()
+    stuck.go.set()
+    eventually(lambda: sum("was lost: expired" in text for text in stuck.texts) == 2)
+
+
+def test_a_handler_that_blocks_holds_up_no_close_in_asyncio(server: Server, stuck: Stuck) -> None:
+    async def main() -> None:
+        client = aio.connect(server.url)
+        for name in "first", "second":  # it has the record of the first, and that of the second waits
+            hold = await brief_in_task(client.lock(name, lease=0.2))
+            assert await hold.lost.wait() and await asyncio.to_thread(stuck.inside.wait, PATIENCE)
+        await asyncio.wait_for(client.close(timeout=0.2), 2 * PATIENCE)
+
+    asyncio.run(main())
+
+
+def test_records_of_a_close_come_before_its_end(server: Server, log: Records) -> None:
+    client = snib.connect(server.url, debug=True)
+    hold = client.lock("name").hold()
+    client.close()
+    told = [record.getMessage() for record in log.records]
+    assert any('"name"' in text and "closed" in text for text in told), told
+    assert hold.reason == "closed"
+
+
+@pytest.mark.parametrize("how", ["close", "with", "another"])
+def test_a_handler_that_closes(server: Server, how: str) -> None:
+    """It is told what it has closed after it has returned."""
+    ended = threading.Event()
+
+    class Closing(logging.Handler):
+        texts: list[str] = []
+
         def emit(self, record: logging.LogRecord) -> None:
-            inside.set()
-            assert go.wait(PATIENCE)
+            self.texts.append(record.getMessage())
+            if ended.is_set() or "was lost" not in self.texts[-1]:
+                return
+            if how == "with":
+                with client:
+                    pass
+            else:
+                (other if how == "another" else client).close()
+            ended.set()
 
-    logger = logging.getLogger("snib")
-    handler = Stuck(logging.WARNING)
+    logger, handler = logging.getLogger("snib"), Closing(logging.WARNING)
     logger.addHandler(handler)
     try:
-        with snib.connect(server.url, lease=RENEWED) as client:
-            lost = brief(client.lock("gone", lease=0.2))
-            hold = client.lock("kept").hold()
-            assert inside.wait(PATIENCE)
-            before = client.stats().renewals
-            eventually(lambda: client.stats().renewals >= before + 4)  # longer than a lease
-            hold.check()
-            for _ in range(10):
-                with client.lock("other"):
-                    pass
-            hold.release()
-            assert lost.lost.is_set()
-            go.set()
+        client, other = snib.connect(server.url, debug=True), snib.connect(server.url, debug=True)
+        acquire = compile("owner.lock('held').hold()", how, "eval")  # debug tells of each place once
+        held = eval(acquire, {"owner": other if how == "another" else client})
+        hold = brief(client.lock("gone", lease=0.2))
+        assert hold.lost.wait(PATIENCE) and ended.wait(PATIENCE)
+        assert held.reason == "closed"
+        eventually(lambda: any('"held"' in text for text in handler.texts))
+        client.close()
+        other.close()
     finally:
-        go.set()
         logger.removeHandler(handler)
 
 

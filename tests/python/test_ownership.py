@@ -126,6 +126,36 @@ def test_with_and_acquire_mix_as_threading_does(client: snib.Client) -> None:
         raise ZeroDivisionError
 
 
+def test_the_end_of_a_block_takes_nothing_of_another_thread(client: snib.Client, kind: str) -> None:
+    """Where the body has released the block's own hold, and another thread has the lock since."""
+    lock = KINDS[kind](client)
+    taken, ended = threading.Event(), threading.Event()
+    holds: list[snib.Hold] = []
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            with lock as hold:
+                holds.append(hold)
+                taken.set()
+                assert ended.wait(PATIENCE)
+        except BaseException as error:
+            failures.append(error)
+            taken.set()
+
+    thread = threading.Thread(target=work)
+    try:
+        with pytest.raises(snib.NotHeld, match="by this block any more"), lock:
+            lock.release()
+            thread.start()
+            assert taken.wait(PATIENCE)
+        assert holds[0].state is snib.State.VALID
+    finally:
+        ended.set()
+        thread.join()
+    assert not failures and client.stats().held == 0
+
+
 def test_threads_hand_over_through_their_own_objects(client: snib.Client) -> None:
     """Each release finds exactly one hold, through whichever object."""
     turns = []
@@ -366,6 +396,38 @@ def test_the_caller_is_who_calls_not_who_awaits(server: Server) -> None:
 
             async with lock:
                 await asyncio.create_task(other())
+
+    asyncio.run(main())
+
+
+def test_the_end_of_a_block_takes_nothing_of_another_task(server: Server, kind: str) -> None:
+    async def main() -> None:
+        async with aio.connect(server.url) as client:
+            lock = KINDS[kind](client)
+            taken, ended = asyncio.Event(), asyncio.Event()
+            holds: list[aio.Hold] = []
+
+            async def work() -> None:
+                async with lock as hold:
+                    holds.append(hold)
+                    taken.set()
+                    await ended.wait()
+
+            async def release() -> None:
+                async with lock:
+                    await lock.release()
+                    tasks.append(asyncio.ensure_future(work()))
+                    await asyncio.wait_for(taken.wait(), PATIENCE)
+
+            tasks: list[asyncio.Future[None]] = []
+            try:
+                with pytest.raises(snib.NotHeld, match="by this block any more"):
+                    await release()
+                assert holds[0].state is snib.State.VALID
+            finally:
+                ended.set()
+            await tasks[0]
+            assert client.stats().held == 0
 
     asyncio.run(main())
 

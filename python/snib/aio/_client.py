@@ -9,7 +9,7 @@ from asyncio import AbstractEventLoop, current_task, get_running_loop
 from types import TracebackType
 from typing import TypeVar
 
-from .. import _core, _debug
+from .. import _core, _debug, _log
 from .._client import BaseClient, in_thread
 from .._describe import Description, make_description
 from .._error import Error
@@ -146,7 +146,7 @@ class Client(
         lock is then free when its lease ends.  A cancelled close continues.
         """
         loops = self._loops
-        closing = in_thread(self._end, wait_ms(timeout), in_place=(0,))
+        closing = in_thread(self._end, wait_ms(timeout), _log.runs_here(), in_place=(0,))
         # Even if this task is cancelled.  The loop's last events arrive before the result does.
         closing.add_done_callback(lambda _: detach_all(loops))
         await asyncio.shield(asyncio.wrap_future(closing))

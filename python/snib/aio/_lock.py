@@ -335,11 +335,16 @@ class Holding(_core.Droppable):
     async def __aenter__(self) -> Hold:
         caller = self._lock._caller()  # several tasks may use this object, and none has another one's lock
         hold = await self._get(caller)  # the block's, not the program's: released if a signal's exception drops it
+        guard = None
         try:
             guard = hold._guard()
             self._blocks.begin(caller, hold, guard, block_at())
-        except BaseException:  # of recursion, say: its traceback would keep the hold for as long as somebody has it
-            _core.hold_drop(hold._handle)
+        except BaseException as error:  # of recursion, say: its traceback would keep the hold as long as somebody has it
+            try:
+                if guard is not None:
+                    guard.end(error)
+            finally:
+                _core.hold_drop(hold._handle)
             raise
         return hold
 
@@ -468,14 +473,19 @@ class Holdable(Named, BaseHoldable[Hold]):
         caller = self._caller()
         hold = await self._try(caller, 1, -1)
         assert hold is not None  # a wait without limit ends with a hold or an exception
+        guard = None
         try:
             guard = hold._guard()
             block = block_at()
             self._keep(caller, hold, block=block)
             self._blocks.begin(caller, hold, guard, block)
-        except BaseException:  # likewise
-            self._kept().take_this(hold)
-            _core.hold_drop(hold._handle)
+        except BaseException as error:  # likewise
+            try:
+                self._kept().take_this(hold)
+                if guard is not None:
+                    guard.end(error)
+            finally:
+                _core.hold_drop(hold._handle)
             raise
         return hold
 
@@ -488,8 +498,12 @@ class Holdable(Named, BaseHoldable[Hold]):
         caller, hold, guard = self._blocks.end(self, self._caller(), block_at())
         lost = guard.end(error)
         try:
-            if not self._kept().take_this(hold):  # the body released it, and perhaps acquired again
-                hold = self._take(caller)
+            kept = self._kept()
+            if not kept.take_this(hold):  # the body released it, and perhaps acquired again
+                again = kept.take(caller, others=False)
+                if again is None:
+                    raise self._not_held(block=True)
+                hold = again
             await hold._end(lost or error)
         except Error:
             if error is None and lost is None:
