@@ -309,7 +309,8 @@ proctype Thread(byte u) {
 #endif
         SAY("@ expect %d %e\n", u, (phase[o] == HELD && count[o] > 1 -> OK : (phase[o] == HELD -> NONE : phase[o])))
         if
-        :: phase[o] == LOST -> seen_lost[mine] = true; release_lost(o)
+        :: phase[o] == LOST && !abandoned[o] -> seen_lost[mine] = true; release_lost(o)
+        :: phase[o] == LOST && abandoned[o] -> seen_lost[mine] = true
         :: phase[o] == HELD && count[o] > 1 -> count[o]--
         :: phase[o] == HELD && count[o] <= 1 -> phase[o] = RELEASING; op[o] = WAITS; is_last = true
         :: else /* not held */
