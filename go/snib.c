@@ -6,7 +6,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "d4fdb8147c7b67be"
+#define SNIB_BUILD_ID "8d9438d3b1eaf8f7"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -34874,7 +34874,8 @@ static bool snib__watchdog_prune(struct snib__engine *e, struct snib__batch *bat
         return false;
     }
     /* It may have been delayed for long: what has been extended since is not shortened. */
-    batch->exact = batch->exact && (batch->of[0].hold->exact || watchdog_corrects(e, batch->node));
+    const struct snib__hold *first = batch->of[0].hold;
+    batch->exact = batch->exact && (first->exact || watchdog_corrects(e, first->gate->node));
     return true;
 }
 

@@ -412,7 +412,8 @@ bool snib__watchdog_prune(struct snib__engine *e, struct snib__batch *batch, sni
         return false;
     }
     /* It may have been delayed for long: what has been extended since is not shortened. */
-    batch->exact = batch->exact && (batch->of[0].hold->exact || watchdog_corrects(e, batch->node));
+    const struct snib__hold *first = batch->of[0].hold;
+    batch->exact = batch->exact && (first->exact || watchdog_corrects(e, first->gate->node));
     return true;
 }
 

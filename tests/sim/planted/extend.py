@@ -90,8 +90,8 @@ MUTANTS = [
     Mutant(
         "a delayed renewal still shortens a lease",
         "engine/watchdog.c",
-        "(batch->of[0].hold->exact || watchdog_corrects(e, batch->node))",
-        "true",
+        "batch->exact = batch->exact && (first->exact || watchdog_corrects(e, first->gate->node));",
+        "(void)first;",
         "unit_redirects",
     ),
     Mutant(

@@ -5,9 +5,9 @@ from . import Mutant
 MUTANTS = [
     Mutant(
         "a renewal that ASK brings to the next server shortens what that has extended",
-        "engine/watchdog.c",
-        "batch->exact = batch->exact && (batch->of[0].hold->exact || watchdog_corrects(e, batch->node)); return true;",
-        "return true;",
+        "engine/cluster.c",
+        "else if (request->kind == SNIB__REQ_RENEW && !snib__watchdog_prune(e, request->subject, now))",
+        "else if (request->kind == SNIB__REQ_RENEW && e->closed)",
         "unit_former late_correction_by_ask",
     ),
     Mutant(
