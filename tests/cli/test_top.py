@@ -7,6 +7,7 @@ import os
 import pathlib
 import pty
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -320,7 +321,8 @@ class Top(CommandCase):
 
     def test_what_is_seldom_found(self):
         """A name that cannot be queried stays until a search over all keys does not find it, however long that takes."""
-        self.server("DEBUG", "POPULATE", 60000, "data") # a search takes twenty refreshes
+        self.server("EVAL", "for i = 1, 60000 do redis.call('set', 'data:' .. i, 1) end", 0) # a search takes twenty refreshes
+        self.assertEqual(int(self.server("DBSIZE")), 60000)
         self.server("HSET", "{open", f"{OWNER}1", 1)
         values = (value for value in self.stream(*SOON) if "error" not in value)
         self.until(values, lambda value: value["total"] == 1)
@@ -690,7 +692,9 @@ class Top(CommandCase):
         self.addCleanup(server.stop)
         values = self.stream(*SOON, "-v", env={"SNIB_URL": server.url + PATIENT}, stderr=subprocess.PIPE)
         self.until(values, lambda value: True)
-        self.assertIn("connected", self.started[-1].stderr.readline())
+        said = self.started[-1].stderr
+        wait_for(lambda: select.select([said], [], [], 0)[0], "a record")
+        self.assertIn("connected", said.readline())
 
     def test_not_a_terminal(self):
         done = self.snib("top")
