@@ -536,8 +536,9 @@ static bool cluster_moved(struct snib__engine *e, struct snib__link *link,
     uint16_t member = known ? snib__cluster_member(e, &address) : 0;
     c->wanted = true;
     /* The request went to a node that no longer serves the slot, or not yet:
-     * current knowledge is newer. */
-    bool late = !asking && c->owner[slot] && c->member[c->owner[slot]].node != link->node;
+     * current knowledge is newer.  Where such a node says that the keys have gone, they may be on their way back. */
+    bool late = c->owner[slot] && c->member[c->owner[slot]].node != link->node;
+    asking = asking && !late;
     if (member && !asking && !late && c->member[member].node != link->node)
         snib__map_told(e, slot, member, now);
     if (!request->subject)

@@ -124,7 +124,7 @@ static void extend_apply(struct snib__engine *e, struct snib__hold *hold, snib__
     hold->flags &= (uint16_t)~SNIB__FIRST;
     hold->deadline = snib__lease_extended(hold->deadline, lease, e->config.lease, sent_at, now);
     if (assured_ms)
-        snib__watchdog_assured(hold, assured_ms, sent_at, now);
+        snib__watchdog_assured(e, hold, assured_ms, sent_at, now);
     if (lease == 0)
         snib__watchdog_add(e, hold);
     else
@@ -139,7 +139,7 @@ static void extend_granted(struct snib__engine *e, struct snib__hold *hold, snib
     snib__time deadline = snib__lease_end(sent_at, (snib__time)granted_ms * SNIB__MS);
     if (hold->lease_ms && deadline > hold->deadline)
         hold->deadline = deadline;
-    snib__watchdog_assured(hold, granted_ms, sent_at, now);
+    snib__watchdog_assured(e, hold, granted_ms, sent_at, now);
     snib__hold_arm(e, hold, now);
 }
 

@@ -442,8 +442,8 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
 /* A hold with a fixed lease is asked for at that time, if it is in doubt then. */
 void snib__watchdog_ask_later(struct snib__hold *hold, snib__time at);
 void snib__watchdog_fixed(struct snib__hold *hold, snib__time sent_at, snib__time now);
-void snib__watchdog_assured(struct snib__hold *hold, int64_t lease_ms, snib__time sent_at,
-                            snib__time now);
+void snib__watchdog_assured(const struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
+                            snib__time sent_at, snib__time now);
 int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
                           snib__time now);
 /* Drop the holds that have changed since the batch was made.  A batch must not be encoded again with

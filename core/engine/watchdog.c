@@ -252,23 +252,33 @@ static bool watchdog_send(struct snib__engine *e, struct snib__renewals *list, s
     return true;
 }
 
+/* The lease that confirms a first one; a reply with another lease predates
+ * a change to a fixed lease. */
+static int64_t watchdog_lease_ms(const struct snib__engine *e, const struct snib__hold *hold)
+{
+    return (int64_t)(snib__hold_lease(e, hold) / SNIB__MS);
+}
+
 /* A fixed lease may end earlier at the server than here: a promoted server's clock is ahead, or the clock was set.  So the
  * query gives it again what is left of it.  One that arrives late, on a connection that was given up, can only end it
- * later, because its deadline stays.  That of a first lease does not, so a query must leave it as it is. */
+ * later, because its deadline stays.  0: it has no end. */
 static int64_t watchdog_left_ms(const struct snib__hold *hold, snib__time now)
 {
-    if ((hold->flags & SNIB__FIRST) || hold->deadline <= now || hold->deadline == SNIB__NEVER)
+    if (hold->deadline <= now || hold->deadline == SNIB__NEVER)
         return 0;
     return (int64_t)((snib__lease_until(now, hold->deadline) + SNIB__MS - 1) / SNIB__MS);
 }
 
-/* Renew one hold only, or (lease_ms 0) query whether it is still held. */
+/* Renew one hold only, or (lease_ms 0) query whether it is still held.  A first lease is confirmed instead: that says
+ * so, too. */
 int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
                           snib__time now)
 {
     struct snib__batch *batch = snib__batch_new(e, 1);
     if (!batch)
         return -1;
+    if (lease_ms == 0 && (hold->flags & SNIB__FIRST))
+        lease_ms = watchdog_lease_ms(e, hold);
     batch->asks = lease_ms == 0;
     batch->lease_ms = batch->asks ? watchdog_left_ms(hold, now) : lease_ms;
     batch->node = hold->gate->node;
@@ -324,14 +334,17 @@ void snib__watchdog_fixed(struct snib__hold *hold, snib__time sent_at, snib__tim
 }
 
 /* The server has the hold, and was asked at sent_at to keep it for so long; 0: for as long as before.  That ends a doubt
- * about a fixed lease unless the deadline is later, which an extension may have moved since. */
-void snib__watchdog_assured(struct snib__hold *hold, int64_t lease_ms, snib__time sent_at,
-                            snib__time now)
+ * about a lease unless the deadline is later, which an extension may have moved since, or a first lease is still to be
+ * confirmed by another one: the server's clock may be ahead. */
+void snib__watchdog_assured(const struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
+                            snib__time sent_at, snib__time now)
 {
-    bool fixed = watchdog_has_fixed(hold) && !(hold->flags & SNIB__FIRST);
+    bool first = hold->flags & SNIB__FIRST, fixed = watchdog_has_fixed(hold);
     snib__time lease = (snib__time)lease_ms * SNIB__MS;
-    if (fixed && lease > 0 && snib__lease_end(sent_at, lease) < hold->deadline) {
-        snib__watchdog_ask_later(hold, now);
+    bool less = fixed && lease > 0 && snib__lease_end(sent_at, lease) < hold->deadline;
+    if (first ? lease_ms != watchdog_lease_ms(e, hold) : less) {
+        if (fixed)
+            snib__watchdog_ask_later(hold, now);
         return;
     }
     hold->flags &= (uint16_t)~SNIB__INHERITED;
@@ -467,13 +480,6 @@ static void watchdog_confirmed(struct snib__engine *e, struct snib__hold *hold, 
     e->stats.renewals++;
 }
 
-/* The lease that confirms a first one; a reply with another lease predates
- * a change to a fixed lease. */
-static int64_t watchdog_lease_ms(const struct snib__engine *e, const struct snib__hold *hold)
-{
-    return (int64_t)(snib__hold_lease(e, hold) / SNIB__MS);
-}
-
 /* Another node serves the name since, and has still to tell. */
 static bool watchdog_moved(const struct snib__engine *e, const struct snib__batch *batch,
                            struct snib__hold *hold, snib__time sent_at, snib__time now)
@@ -515,7 +521,7 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
             snib__hold_lose(e, hold, reason, now);
             continue;
         }
-        snib__watchdog_assured(hold, batch->lease_ms, sent_at, now);
+        snib__watchdog_assured(e, hold, batch->lease_ms, sent_at, now);
         if (batch->asks)
             continue;
         bool whole = batch->lease_ms >= (int64_t)(e->config.lease / SNIB__MS);

@@ -65,12 +65,15 @@ static void check_wanted(struct topo_process *process, const struct topo_hold *h
         topo.durability_policy != SNIB_DURABILITY_REFUSE || hold->use.kind == SNIB__MULTI) {
         return;
     }
-    if (said == 0 && (process->replicated >> shard & 1) != 0) {
+    /* Not by a former master, which has not heard yet that the slot is another's. */
+    int master = topo.shards[shard].authority;
+    bool here =
+        snib__address_equal(&hold->hold->gate->node->address, &topo.servers[master].address);
+    if (said == 0 && here && (process->replicated >> shard & 1) != 0) {
         topo_fail("%u:%llu is granted on no replica, and its server had one", process->id,
                   (unsigned long long)hold->number);
     }
-    /* Not by a former master, which has not heard yet that the slot is another's. */
-    bool here = said > 0 && copies(process, hold, topo.shards[shard].authority) > 0;
+    here = here && said > 0 && copies(process, hold, master) > 0;
     process->replicated |= (uint64_t)here << shard;
 }
 

@@ -521,8 +521,8 @@ static void part_is_found(void **state)
 
 /* ---- Links and servers --------------------------------------------------------------------------- */
 
-/* A restarted server is asked for the holds that are not renewed.  A fixed lease gets what is left of it, a first one,
- * which will be replaced, stays as it is. */
+/* A restarted server is asked for the holds that are not renewed.  A fixed lease gets what is left of it, a first one
+ * the lease that confirms it. */
 static void restart_asks_for_fixed_leases(void **state)
 {
     (void)state;
@@ -545,12 +545,38 @@ static void restart_asks_for_fixed_leases(void **state)
         if (restarted) {
             const struct snib__conn *conn = conn_of(engine);
             const struct snib__batch *batch = conn->ring[conn->ring_head].subject;
-            assert_in_range(batch->lease_ms, first ? 0 : 55000, first ? 0 : 60000);
+            assert_int_equal(batch->asks, !first);
+            assert_in_range(batch->lease_ms, first ? 60000 : 55000, first ? 60000 : 60000);
             answer(engine, "*2\r\n:1\r\n:0\r\n");
             assert_int_equal(hold->reason, SNIB_REASON_DELETED);
         }
         snib__engine_free(engine);
     }
+}
+
+/* The answer to a question from before its first fixed lease ends no doubt about that: a promoted server's clock may be ahead. */
+static void question_confirms_no_first_lease(void **state)
+{
+    (void)state;
+    int32_t code;
+    struct snib__engine *engine = begin();
+    struct snib__acquire how = {.wait = SNIB__NEVER, .lease = 60 * SECOND};
+    struct snib__op *op =
+        snib__engine_acquire(engine, gate(engine, SNIB_MUTEX, "x"), &how, now, &code);
+    connect_link(engine);
+    answer_own(engine);
+    answer(engine, "$-1\r\n");
+    struct snib__hold *hold = acquired(engine, op);
+    strcpy(engine->home->run_id, "another");
+    cut_link(engine);
+    assert_true(sent_again(engine));
+    snib__hold_fix(engine, hold, 20 * SECOND, now);
+    answer(engine, "*0\r\n");
+    assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_AT_RISK);
+    answer(engine, "*0\r\n");
+    assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
+    assert_false(hold->flags & SNIB__FIRST);
+    snib__engine_free(engine);
 }
 
 /* A restarted server may have older data, and so may the one behind the same address: what was released is
@@ -748,6 +774,7 @@ int main(void)
         cmocka_unit_test(lost_second_of_a_pair),
         cmocka_unit_test(part_is_found),
         cmocka_unit_test(restart_asks_for_fixed_leases),
+        cmocka_unit_test(question_confirms_no_first_lease),
         cmocka_unit_test(restart_repeats_releases),
         cmocka_unit_test(refused_attempt_is_released),
         cmocka_unit_test(other_data_asks_for_fixed_leases),

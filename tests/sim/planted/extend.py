@@ -167,8 +167,8 @@ MUTANTS = [
     Mutant(
         "an answer about less than the deadline ends a doubt",
         "engine/watchdog.c",
-        "if (fixed && lease > 0 && snib__lease_end(sent_at, lease) < hold->deadline) {",
-        "if (fixed && lease > 0 && snib__lease_end(sent_at, lease) < sent_at) {",
+        "bool less = fixed && lease > 0 && snib__lease_end(sent_at, lease) < hold->deadline;",
+        "bool less = fixed && lease > 0 && snib__lease_end(sent_at, lease) < sent_at;",
         "unit_extend",
     ),
     Mutant(

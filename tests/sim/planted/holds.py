@@ -114,14 +114,22 @@ MUTANTS = [
     Mutant(
         "a question leaves a fixed lease as it is",
         "engine/watchdog.c",
-        "if ((hold->flags & SNIB__FIRST) || hold->deadline <= now",
-        "if (true || (hold->flags & SNIB__FIRST) || hold->deadline <= now",
+        "if (hold->deadline <= now || hold->deadline == SNIB__NEVER) return 0; return (int64_t)((",
+        "if (true || hold->deadline <= now || hold->deadline == SNIB__NEVER) return 0; "
+        "return (int64_t)((",
     ),
     Mutant(
         "a question gives a first lease what is left of it",
         "engine/watchdog.c",
-        "if ((hold->flags & SNIB__FIRST) || hold->deadline <= now",
-        "if (hold->deadline <= now",
+        "if (lease_ms == 0 && (hold->flags & SNIB__FIRST)) lease_ms = watchdog_lease_ms(e, hold);",
+        "",
+        "unit_doubt",
+    ),
+    Mutant(
+        "the answer to a question from before a first lease ends the doubt about that",
+        "engine/watchdog.c",
+        "if (first ? lease_ms != watchdog_lease_ms(e, hold) : less) {",
+        "if (!first && less) {",
         "unit_doubt",
     ),
     Mutant(

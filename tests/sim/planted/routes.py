@@ -69,10 +69,16 @@ MUTANTS = [
     Mutant(
         "an old node's MOVED takes back what is known",
         "engine/cluster.c",
-        "bool late = !asking && c->owner[slot] && c->member[c->owner[slot]].node != "
-        "link->node;",
+        "bool late = c->owner[slot] && c->member[c->owner[slot]].node != link->node;",
         "bool late = false;",
         "unit_cluster",
+    ),
+    Mutant(
+        "what a former server says of where the keys have gone is followed",
+        "engine/cluster.c",
+        "asking = asking && !late;",
+        "",
+        "unit_former",
     ),
     Mutant(
         "a map takes back what a MOVED has just told",
