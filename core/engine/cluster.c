@@ -523,6 +523,18 @@ static bool cluster_looks_around(const struct snib__request *request)
     return kind == SNIB_READ || kind == SNIB_WRITE || kind == SNIB__MULTI;
 }
 
+/* Whether the node is not that of the slot, or was not all the time since, as far as known. */
+static bool cluster_is_former(const struct snib__engine *e, const struct snib__node *node,
+                              uint16_t slot, snib__time since)
+{
+    const struct snib__cluster *c = e->map;
+    bool moved = false;
+    for (const struct snib__gate *gate = e->slots[slot]; gate && !moved;
+         gate = snib__gate_neighbours(gate)->next)
+        moved = snib__gate_moved(e, gate, since);
+    return c->owner[slot] && (moved || c->member[c->owner[slot]].node != node);
+}
+
 static bool cluster_moved(struct snib__engine *e, struct snib__link *link,
                           struct snib__request *request, const char *text, uint32_t n,
                           snib__time now)
@@ -530,16 +542,17 @@ static bool cluster_moved(struct snib__engine *e, struct snib__link *link,
     struct snib__cluster *c = e->map;
     struct snib__address address;
     uint16_t slot;
-    bool known, asking = strncmp(text, "ASK ", 4) == 0;
+    bool known, asks = strncmp(text, "ASK ", 4) == 0;
     if (!cluster_parse(e, link->node, text, &slot, &address, &known))
         return false;
     uint16_t member = known ? snib__cluster_member(e, &address) : 0;
     c->wanted = true;
     /* The request went to a node that no longer serves the slot, or not yet:
-     * current knowledge is newer.  Where such a node says that the keys have gone, they may be on their way back. */
+     * current knowledge is newer. */
     bool late = c->owner[slot] && c->member[c->owner[slot]].node != link->node;
-    asking = asking && !late;
-    if (member && !asking && !late && c->member[member].node != link->node)
+    /* And where the keys have gone from there, they may be on their way back. */
+    bool asking = asks && !cluster_is_former(e, link->node, slot, request->sent_at);
+    if (member && !asks && !late && c->member[member].node != link->node)
         snib__map_told(e, slot, member, now);
     if (!request->subject)
         return true;

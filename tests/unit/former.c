@@ -109,38 +109,45 @@ static void former_server_confirms_nothing(void **state)
     }
 }
 
-/* What a former server says of where the keys have gone is old news: they may be on their way back from there.  The node of the
- * name is asked: a correction does not shorten what has been extended there since, and a release is not a loss. */
+/* What a former server says of where the keys have gone is old news, also when it has the name back: they may be on their way
+ * back from there.  The node of the name is asked: a correction does not shorten what has been extended there since, and a
+ * release is not a loss. */
 static void late_ask_counts_no_more(void **state)
 {
     (void)state;
     int32_t code;
     char text[40];
     sprintf(text, "ASK %d a:6379", snib__slot("foo", 3));
-    for (int release = 0; release < 2; release++) {
+    for (int way = 0; way < 4; way++) {
+        const bool release = way % 2, back = way > 1;
         struct snib__engine *engine = begin_three();
         struct snib__hold *hold = held(engine, "foo");
         held(engine, "bar");
-        held(engine, "x");
+        held(engine, "orders"); /* at a */
         peers[1].silent = true;
         if (!release)
             snib__hold_fix(engine, hold, 20 * SECOND, now);
         struct snib__op *op = release ? snib__engine_release(engine, hold, now, &code) : NULL;
         serve(engine);
+        now += SNIB__MS;
         goes_to(engine, 'c');
         serve(engine);
         if (!release)
             op = snib__engine_extend(engine, hold, 60 * SECOND, now, &code);
         serve(engine);
+        if (back)
+            goes_to(engine, 'b');
         peers[1].says = text;
         peers[1].times = 1;
         peers[1].silent = false;
-        peers[2].lease_ms = 0;
+        peers[1].lease_ms = peers[2].lease_ms = 0;
         serve(engine);
         assert_true(op->done && op->code == SNIB_OK);
+        assert_int_equal(served_by(engine, "foo"), back ? 'b' : 'c');
         assert_int_equal(peers[0].asking, 0);
-        assert_int_equal(peers[2].releases, release);
-        assert_true(release || peers[2].lease_ms > 0); /* which does not shorten */
+        assert_int_equal(peers[back ? 1 : 2].releases,
+                         release * (1 + back));                   /* and what it gave up */
+        assert_true(release || peers[back ? 1 : 2].lease_ms > 0); /* which does not shorten */
         snib__engine_free(engine);
     }
 }

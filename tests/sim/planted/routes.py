@@ -76,8 +76,22 @@ MUTANTS = [
     Mutant(
         "what a former server says of where the keys have gone is followed",
         "engine/cluster.c",
-        "asking = asking && !late;",
-        "",
+        "bool asking = asks && !cluster_is_former(e, link->node, slot, request->sent_at);",
+        "bool asking = asks;",
+        "unit_former",
+    ),
+    Mutant(
+        "what a node says of where the keys have gone counts when it has them back",
+        "engine/cluster.c",
+        "(moved || c->member[c->owner[slot]].node != node)",
+        "c->member[c->owner[slot]].node != node",
+        "unit_former",
+    ),
+    Mutant(
+        "what a former server says of where the keys have gone is told to the map",
+        "engine/cluster.c",
+        "if (member && !asks && !late",
+        "if (member && !asking && !late",
         "unit_former",
     ),
     Mutant(
