@@ -117,18 +117,24 @@ static void waiter_cut_once(struct kinds_world *world, struct pair *pair, enum d
 static void waiter_cut(void **state)
 {
     struct kinds_world *world = *state;
-    for (EACH_KIND(world, pair))
+    for (EACH_KIND(world, pair)) {
+        int before = proxy_cuts(proxy);
         for (int after = 0; repeats(pair) && after < 60; after += count_of(1, 3))
             waiter_cut_once(world, pair, TO_CLIENT, after);
+        assert_true(proxy_cuts(proxy) > before || !repeats(pair));
+    }
     kinds_expect_base(world, 5500);
 }
 
 static void waiter_request_cut(void **state)
 {
     struct kinds_world *world = *state;
-    for (EACH_KIND(world, pair))
+    for (EACH_KIND(world, pair)) {
+        int before = proxy_cuts(proxy);
         for (int after = 0; repeats(pair) && after < 900; after += count_of(1, 90))
             waiter_cut_once(world, pair, TO_SERVER, after);
+        assert_true(proxy_cuts(proxy) > before || !repeats(pair));
+    }
     kinds_expect_base(world, 5500);
 }
 

@@ -26,7 +26,7 @@ from history import MS, SECOND  # noqa: E402
 from node import Node  # noqa: E402
 from recorders import BUILD  # noqa: E402
 from verdict import Verdict, by_themselves, explained, read, writes  # noqa: E402
-from worlds import Plan, deal  # noqa: E402
+from worlds import PERMITS, Plan, World, deal  # noqa: E402
 
 ALL = bool(os.environ.get("SNIB_TEST_ALL"))
 
@@ -186,6 +186,28 @@ def reported(name: str) -> dict[str, Any]:
 
 
 TWO = ("--processes", "2", "--worlds", "single:mutex", "--languages", "c,python", "--old", "none", "--think-ms", "100")
+
+
+@pytest.mark.parametrize(("kind", "keys", "left"), [
+    ("mutex", {"mutex0": 5000, "snib_fence:{mutex0}": -1}, []),
+    ("mutex", {"mutex1": -1}, ["mutex1"]),
+    ("fair", {"redisson_lock_queue:{fair0}": -1, "{fair0}:other": -1}, ["{fair0}:other"]),
+    ("permits", {}, []),
+    ("permits", {"permits1:more": -1}, ["permits1:more"]),
+    ("permits", {"permits0": 4}, ["5 permits of permits0"]),
+])
+def test_what_is_left(tmp_path: Path, kind: str, keys: dict[str, int], left: list[str]) -> None:
+    class Server:
+        def command(self, word: str, key: str) -> object:
+            if word == "KEYS":
+                return [each for each in keys if key.strip("*") in each]
+            return {"GET": keys.get(key, PERMITS - 1), "ZCARD": 1, "TTL": keys.get(key)}[word]
+
+    class Made(World):
+        def server(self, name: str) -> Any:
+            return Server()
+
+    assert Made(Plan("single", kind, ["c"], "1"), tmp_path / "it", tmp_path)._left() == left
 
 
 @pytest.mark.timeout(7200)

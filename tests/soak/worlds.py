@@ -31,12 +31,14 @@ from proxy import Proxy
 from sentinels import Sentinels
 from steady import Log, Steady, now_ns
 from verdict import Verdict, by_themselves, explained, linearizable, read, writes
+from wire import ReplyError
 
 BUILD = recorders.BUILD
 JUDGE = BUILD / "soak/judge"
 KEPT = 10  # refused windows of a soak
 NAMES, WORKERS, PERMITS = 2, 2, 3
 WINDOW_OPERATIONS = 4000
+ABSENT = (OSError, ReplyError)  # a server that is failing over
 STUCK_S = 900.0  # for what has to come to an end; far more than a slow machine needs
 LEASE_MS = rounds.LEASE_MS
 # How often each fault comes, relative to the others.
@@ -202,7 +204,8 @@ class World:
         plan = self.plan.faults()
         while not self.ending.is_set():
             await self._window(plan)
-        await within(self._end(), "its processes end, and leave nothing behind")
+        await within(self._end(), "its processes end")
+        await self.nothing_left()
 
     async def _begin(self) -> None:
         self.begin_window()
@@ -238,7 +241,6 @@ class World:
     async def _end(self) -> None:
         self.conductor.end()
         await self._ended(list(self.processes.values()))
-        await self.nothing_left()
 
     # -- Windows
 
@@ -308,6 +310,49 @@ class World:
                 if errors.stat().st_size:
                     shutil.copy(errors, target)
 
+    # -- What is on the servers
+
+    def _held(self, name: str) -> bool:
+        node = self.server(name)
+        if self.plan.kind != "permits":
+            return bool(node.command("EXISTS", name))
+        seconds, us = map(int, node.command("TIME"))
+        now = seconds * 1000 + us // 1000
+        return bool(node.command("ZCOUNT", f"{{{name}}}:timeout", now, "+inf"))
+
+    async def released(self) -> None:
+        """Until nothing has been held for a lease: what a dead process or a call without an answer left behind has ended."""
+        free = time.monotonic()
+        while time.monotonic() - free < LEASE_MS / 1000:
+            held = True
+            with contextlib.suppress(*ABSENT):
+                held = any([self._held(name) for name in self.names])
+            free = time.monotonic() if held else free
+            await asyncio.sleep(0.05)
+
+    def _left(self) -> list[str]:
+        """The keys that have neither an end nor a reason to stay, and names of which permits are missing."""
+        left = []
+        for name in self.names:
+            node = self.server(name)
+            taken = f"{{{name}}}:timeout"
+            if self.plan.kind == "permits":  # whose number stays
+                number = int(node.command("GET", name) or 0) + node.command("ZCARD", taken)
+                left += [f"{number} permits of {name}"] if number != PERMITS else []
+            stays = (name, taken) if self.plan.kind == "permits" else ()
+            keys = [key for key in node.command("KEYS", f"*{name}*") if key not in stays and not key.startswith(STAY)]
+            left += [key for key in keys if node.command("TTL", key) == -1]
+        return left
+
+    async def nothing_left(self) -> None:
+        """Until all that is left ends by itself, or stays for a reason."""
+        end, left = time.monotonic() + STUCK_S, ["unknown"]
+        while left:
+            assert time.monotonic() < end, f"{self.plan.title}: after {STUCK_S:.0f} s there still are {', '.join(left)}"
+            with contextlib.suppress(*ABSENT):
+                left = self._left()
+            await asyncio.sleep(0.1)
+
     # -- What the deployments do differently
 
     def deploy(self) -> None: ...
@@ -316,9 +361,9 @@ class World:
 
     async def fault(self, fault: str, language: str) -> Any: ...
 
-    async def released(self) -> None: ...
-
-    async def nothing_left(self) -> None: ...
+    def server(self, name: str) -> Node:
+        """The one that serves the name now."""
+        raise NotImplementedError
 
     async def verdict(self, folder: Path) -> Verdict: ...  # type: ignore[empty-body]
 
@@ -362,28 +407,8 @@ class Single(World):
             return await self.upgrade(language)
         return await faults.ALL[fault](self, language)  # type: ignore[arg-type]
 
-    def _held(self) -> bool:
-        if self.plan.kind != "permits":
-            return any(self.node.command("EXISTS", name) for name in self.names)
-        seconds, us = map(int, self.node.command("TIME"))
-        now = seconds * 1000 + us // 1000
-        return any(self.node.command("ZCOUNT", f"{{{name}}}:timeout", now, "+inf") for name in self.names)
-
-    async def released(self) -> None:
-        """Until nothing has been held for a lease: what a dead process or a call without an answer left behind has ended."""
-        free = time.monotonic()
-        while time.monotonic() - free < LEASE_MS / 1000:
-            if self._held():
-                free = time.monotonic()
-            await asyncio.sleep(0.05)
-
-    async def nothing_left(self) -> None:
-        """Until no key is left that has neither an end nor a reason to stay."""
-        while self.plan.kind != "permits":  # whose number stays
-            keys = [key for key in self.node.command("KEYS", "*") if not key.startswith(STAY)]
-            if not any(self.node.command("TTL", key) == -1 for key in keys):
-                return
-            await asyncio.sleep(0.1)
+    def server(self, name: str) -> Node:
+        return self.node
 
     async def verdict(self, folder: Path) -> Verdict:
         return await linearizable(JUDGE, folder)
@@ -410,10 +435,13 @@ class Deployed(World):
     async def url(self, me: str) -> str:
         return self.rounds.them.url
 
+    def server(self, name: str) -> Node:
+        self.rounds.slot = slot_of(name)
+        return self.rounds.master
+
     def command(self, *words: str) -> Any:
         """A command to the master that serves the key."""
-        self.rounds.slot = slot_of(words[1])
-        return self.rounds.master.command(*words)
+        return self.server(words[1]).command(*words)
 
     async def fault(self, fault: str, language: str) -> Any:
         if fault == "upgrade":

@@ -164,7 +164,8 @@ def test_forgotten_locks(tmp_path: Path) -> None:
         eventually(seen, nap=plan["lease_ms"] / 4000)  # a renewal finds the grant made in between
         history = load.end()
     assert history.unfinished() == [], load.errors()
-    assert "overlaps: " in history.summary()
+    assert history.overlaps(), history.summary()
+    assert history.untold() == []
 
 
 def test_stopped_server(tmp_path: Path) -> None:
