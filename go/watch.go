@@ -141,8 +141,8 @@ func (h *Hold) Lost() <-chan struct{} { return h.watched().lost }
 //     which matches [ErrLost];
 //   - by Unlock, with the cause context.Canceled, before the lock is released.
 //
-// A context that is in use keeps the hold in use, too. Call Context once for each piece of work: the resources of
-// a context are freed when it ends.
+// A context that is in use keeps the hold in use, too, and so does one that is derived from it. Call Context once for
+// each piece of work: the resources of a context are freed when it ends.
 func (h *Hold) Context(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	context.AfterFunc(ctx, h.watched().add(cancel))

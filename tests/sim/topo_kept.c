@@ -42,6 +42,21 @@ static bool is_used(const struct topo_process *process, uint64_t number)
     return false;
 }
 
+/* A reader's field may stay for as long as the longest lease of any reader; a writer does not wait for one without a lease of
+ * its own. */
+static bool has_ended(model *m, const struct topo_name *name, const char *owner)
+{
+    char lease[2 * OWNER_MAX];
+    model_key key;
+    if (name->family != TOPO_RW || strchr(owner, ':') == NULL || strstr(owner, ":write") != NULL) {
+        return false;
+    }
+    const char *format =
+        strchr(name->text, '{') ? "%s:%s:rwlock_timeout:1" : "{%s}:%s:rwlock_timeout:1";
+    int n = snprintf(lease, sizeof lease, format, name->text, owner);
+    return !model_key_find(m, 0, lease, (size_t)n, &key);
+}
+
 /* A server was demoted and promoted again while the process took it for the master all the time, and in a cluster has asked
  * nothing, or else had a connection that stayed: it cannot know that the server has the data of another one.  Nor if the
  * name's slot went to another server meanwhile, where a move that was given up had left a copy, and came back with that. */
@@ -79,7 +94,8 @@ static bool find_unused(const struct topo_name *name, char out[OWNER_MAX], snib_
     uint64_t number, until;
     for (size_t i = 0; m != NULL && owner_at(m, name, i, out, &until); i++) {
         const struct topo_process *process = process_of(out, &number);
-        if (process == NULL || until <= TOPO_EPOCH + topo.now || is_used(process, number)) {
+        if (process == NULL || until <= TOPO_EPOCH + topo.now || is_used(process, number) ||
+            has_ended(m, name, out)) {
             continue;
         }
         if (!has_missed(process, name)) {
