@@ -6,7 +6,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "8d9438d3b1eaf8f7"
+#define SNIB_BUILD_ID "895bab5e19c81e67"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -17283,8 +17283,8 @@ static void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *ba
 /* A hold with a fixed lease is asked for at that time, if it is in doubt then. */
 static void snib__watchdog_ask_later(struct snib__hold *hold, snib__time at);
 static void snib__watchdog_fixed(struct snib__hold *hold, snib__time sent_at, snib__time now);
-static void snib__watchdog_assured(struct snib__hold *hold, int64_t lease_ms, snib__time sent_at,
-                            snib__time now);
+static void snib__watchdog_assured(const struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
+                            snib__time sent_at, snib__time now);
 static int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
                           snib__time now);
 /* Drop the holds that have changed since the batch was made.  A batch must not be encoded again with
@@ -25244,6 +25244,18 @@ static bool cluster_looks_around(const struct snib__request *request)
     return kind == SNIB_READ || kind == SNIB_WRITE || kind == SNIB__MULTI;
 }
 
+/* Whether the node is not that of the slot, or was not all the time since, as far as known. */
+static bool cluster_is_former(const struct snib__engine *e, const struct snib__node *node,
+                              uint16_t slot, snib__time since)
+{
+    const struct snib__cluster *c = e->map;
+    bool moved = false;
+    for (const struct snib__gate *gate = e->slots[slot]; gate && !moved;
+         gate = snib__gate_neighbours(gate)->next)
+        moved = snib__gate_moved(e, gate, since);
+    return c->owner[slot] && (moved || c->member[c->owner[slot]].node != node);
+}
+
 static bool cluster_moved(struct snib__engine *e, struct snib__link *link,
                           struct snib__request *request, const char *text, uint32_t n,
                           snib__time now)
@@ -25251,15 +25263,17 @@ static bool cluster_moved(struct snib__engine *e, struct snib__link *link,
     struct snib__cluster *c = e->map;
     struct snib__address address;
     uint16_t slot;
-    bool known, asking = strncmp(text, "ASK ", 4) == 0;
+    bool known, asks = strncmp(text, "ASK ", 4) == 0;
     if (!cluster_parse(e, link->node, text, &slot, &address, &known))
         return false;
     uint16_t member = known ? snib__cluster_member(e, &address) : 0;
     c->wanted = true;
     /* The request went to a node that no longer serves the slot, or not yet:
      * current knowledge is newer. */
-    bool late = !asking && c->owner[slot] && c->member[c->owner[slot]].node != link->node;
-    if (member && !asking && !late && c->member[member].node != link->node)
+    bool late = c->owner[slot] && c->member[c->owner[slot]].node != link->node;
+    /* And where the keys have gone from there, they may be on their way back. */
+    bool asking = asks && !cluster_is_former(e, link->node, slot, request->sent_at);
+    if (member && !asks && !late && c->member[member].node != link->node)
         snib__map_told(e, slot, member, now);
     if (!request->subject)
         return true;
@@ -26688,7 +26702,7 @@ static void extend_apply(struct snib__engine *e, struct snib__hold *hold, snib__
     hold->flags &= (uint16_t)~SNIB__FIRST;
     hold->deadline = snib__lease_extended(hold->deadline, lease, e->config.lease, sent_at, now);
     if (assured_ms)
-        snib__watchdog_assured(hold, assured_ms, sent_at, now);
+        snib__watchdog_assured(e, hold, assured_ms, sent_at, now);
     if (lease == 0)
         snib__watchdog_add(e, hold);
     else
@@ -26703,7 +26717,7 @@ static void extend_granted(struct snib__engine *e, struct snib__hold *hold, snib
     snib__time deadline = snib__lease_end(sent_at, (snib__time)granted_ms * SNIB__MS);
     if (hold->lease_ms && deadline > hold->deadline)
         hold->deadline = deadline;
-    snib__watchdog_assured(hold, granted_ms, sent_at, now);
+    snib__watchdog_assured(e, hold, granted_ms, sent_at, now);
     snib__hold_arm(e, hold, now);
 }
 
@@ -34714,23 +34728,33 @@ static bool watchdog_send(struct snib__engine *e, struct snib__renewals *list, s
     return true;
 }
 
+/* The lease that confirms a first one; a reply with another lease predates
+ * a change to a fixed lease. */
+static int64_t watchdog_lease_ms(const struct snib__engine *e, const struct snib__hold *hold)
+{
+    return (int64_t)(snib__hold_lease(e, hold) / SNIB__MS);
+}
+
 /* A fixed lease may end earlier at the server than here: a promoted server's clock is ahead, or the clock was set.  So the
  * query gives it again what is left of it.  One that arrives late, on a connection that was given up, can only end it
- * later, because its deadline stays.  That of a first lease does not, so a query must leave it as it is. */
+ * later, because its deadline stays.  0: it has no end. */
 static int64_t watchdog_left_ms(const struct snib__hold *hold, snib__time now)
 {
-    if ((hold->flags & SNIB__FIRST) || hold->deadline <= now || hold->deadline == SNIB__NEVER)
+    if (hold->deadline <= now || hold->deadline == SNIB__NEVER)
         return 0;
     return (int64_t)((snib__lease_until(now, hold->deadline) + SNIB__MS - 1) / SNIB__MS);
 }
 
-/* Renew one hold only, or (lease_ms 0) query whether it is still held. */
+/* Renew one hold only, or (lease_ms 0) query whether it is still held.  A first lease is confirmed instead: that says
+ * so, too. */
 static int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
                           snib__time now)
 {
     struct snib__batch *batch = snib__batch_new(e, 1);
     if (!batch)
         return -1;
+    if (lease_ms == 0 && (hold->flags & SNIB__FIRST))
+        lease_ms = watchdog_lease_ms(e, hold);
     batch->asks = lease_ms == 0;
     batch->lease_ms = batch->asks ? watchdog_left_ms(hold, now) : lease_ms;
     batch->node = hold->gate->node;
@@ -34786,14 +34810,17 @@ static void snib__watchdog_fixed(struct snib__hold *hold, snib__time sent_at, sn
 }
 
 /* The server has the hold, and was asked at sent_at to keep it for so long; 0: for as long as before.  That ends a doubt
- * about a fixed lease unless the deadline is later, which an extension may have moved since. */
-static void snib__watchdog_assured(struct snib__hold *hold, int64_t lease_ms, snib__time sent_at,
-                            snib__time now)
+ * about a lease unless the deadline is later, which an extension may have moved since, or a first lease is still to be
+ * confirmed by another one: the server's clock may be ahead. */
+static void snib__watchdog_assured(const struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
+                            snib__time sent_at, snib__time now)
 {
-    bool fixed = watchdog_has_fixed(hold) && !(hold->flags & SNIB__FIRST);
+    bool first = hold->flags & SNIB__FIRST, fixed = watchdog_has_fixed(hold);
     snib__time lease = (snib__time)lease_ms * SNIB__MS;
-    if (fixed && lease > 0 && snib__lease_end(sent_at, lease) < hold->deadline) {
-        snib__watchdog_ask_later(hold, now);
+    bool less = fixed && lease > 0 && snib__lease_end(sent_at, lease) < hold->deadline;
+    if (first ? lease_ms != watchdog_lease_ms(e, hold) : less) {
+        if (fixed)
+            snib__watchdog_ask_later(hold, now);
         return;
     }
     hold->flags &= (uint16_t)~SNIB__INHERITED;
@@ -34929,13 +34956,6 @@ static void watchdog_confirmed(struct snib__engine *e, struct snib__hold *hold, 
     e->stats.renewals++;
 }
 
-/* The lease that confirms a first one; a reply with another lease predates
- * a change to a fixed lease. */
-static int64_t watchdog_lease_ms(const struct snib__engine *e, const struct snib__hold *hold)
-{
-    return (int64_t)(snib__hold_lease(e, hold) / SNIB__MS);
-}
-
 /* Another node serves the name since, and has still to tell. */
 static bool watchdog_moved(const struct snib__engine *e, const struct snib__batch *batch,
                            struct snib__hold *hold, snib__time sent_at, snib__time now)
@@ -34977,7 +34997,7 @@ static void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *ba
             snib__hold_lose(e, hold, reason, now);
             continue;
         }
-        snib__watchdog_assured(hold, batch->lease_ms, sent_at, now);
+        snib__watchdog_assured(e, hold, batch->lease_ms, sent_at, now);
         if (batch->asks)
             continue;
         bool whole = batch->lease_ms >= (int64_t)(e->config.lease / SNIB__MS);
