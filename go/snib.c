@@ -6,7 +6,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "895bab5e19c81e67"
+#define SNIB_BUILD_ID "bf5d760f384aaa3b"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -355,7 +355,8 @@ typedef struct snib_credentials {
  * options of their own.  It runs on a dedicated thread with all signals blocked, so it may take its time and query
  * other services; a client never has two calls at a time.  An answer that takes longer than the connect timeout
  * serves the next attempt at the earliest.  With valid_ms, the function is called again after four fifths of that
- * time, but not within half a second, and every existing connection logs in again, so that none ends when its password
+ * time, but not within half a second (after a failure: after a twentieth of that time, 50 ms at least and 30 s at
+ * most), and every existing connection logs in again, so that none ends when its password
  * expires; connections with subscriptions are replaced.  The function must not free or close the client.
  * snib_client_free() waits for a call in progress.  After a fork, the function may be called in the child, too.
  *
@@ -4458,6 +4459,7 @@ int snib_client_open(const char *url, const snib_client_options *options, snib_c
     int old;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
     int code = client_open(url, options, out_client, err);
+    snib__use_forget_here();
     pthread_setcancelstate(old, NULL);
     return code;
 }
@@ -5887,6 +5889,7 @@ static void exit_without_openssl(void)
         return;
     int64_t ms = atomic_load(&exit_ms);
     snib__time until = snib__now() + (snib__time)(ms > 0 ? ms : EXIT_MS) * SNIB__MS;
+    snib__debug_exit();
     exit_close(true);
     snib__tls_await(until);
 }
@@ -7761,6 +7764,7 @@ int snib_lock_new(snib_client *handle, int32_t kind, const char *name, size_t na
     if (!client)
         return code;
     code = lock_new(client, kind, name, name_len, options, out_lock, err);
+    snib__use_forget_here();
     snib__handle_put(handle);
     return code;
 }
@@ -7907,6 +7911,7 @@ static int lock_acquire(snib_lock *handle, int32_t kind, const struct lock_call 
     if (queue)
         snib__handle_put(call->queue);
     snib__handle_put(handle);
+    snib__use_forget_here(); /* what was said of this call is not said of the next, with whatever client and outcome */
     return code;
 }
 
@@ -8388,13 +8393,17 @@ static int members_new(snib_lock *const *locks, uint32_t n, const snib_lock_opti
 int snib_multi_new(snib_lock *const *locks, uint32_t n, const snib_lock_options *options,
                    snib_lock **out_lock, snib_error *err)
 {
-    return members_new(locks, n, options, false, out_lock, err);
+    int code = members_new(locks, n, options, false, out_lock, err);
+    snib__use_forget_here();
+    return code;
 }
 
 int snib_quorum_new(snib_lock *const *locks, uint32_t n, const snib_lock_options *options,
                     snib_lock **out_lock, snib_error *err)
 {
-    return members_new(locks, n, options, true, out_lock, err);
+    int code = members_new(locks, n, options, true, out_lock, err);
+    snib__use_forget_here();
+    return code;
 }
 
 /* ---- api/name.c -------------------------------------------------------------------------------*/
@@ -17332,7 +17341,7 @@ static void snib__extend_answer(struct snib__engine *e, struct snib__op *op, sni
                          const struct snib__value *reply, uint32_t n, snib__time now);
 static int32_t snib__extend_overdue(struct snib__engine *e, struct snib__op *op, snib__time now);
 static void snib__extend_unsure(struct snib__op *op); /* any operation */
-static bool snib__extend_is_undone(const struct snib__hold *hold);
+static bool snib__extend_is_undone(const struct snib__engine *e, const struct snib__hold *hold);
 /* End the operations of a hold that was lost just now. */
 static void snib__extend_lost(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
 
@@ -18693,7 +18702,7 @@ static const struct snib__script_text {
      "    elseif left == -2 or redis.call('hexists', lock, field(kind)) == 1 then\n"
      "        return nil\n"
      "    end\n"
-     "    local mode = redis.call('hget', lock, 'mode')\n"
+     "    local mode = left ~= -1 and redis.call('hget', lock, 'mode') -- other data has no TTL\n"
      "    if kind == 'w' and mode == 'read' then\n"
      "        return readers(lock, left)\n"
      "    elseif kind == 'r' and mode == 'read' then\n"
@@ -18765,7 +18774,7 @@ static const struct snib__script_text {
      "    return redis.error_reply(text or 'ERR the lease was refused')\n"
      "end\n"
      "return nil\n",
-     3776, "1ca169542eb7417e0dce7fe7fa98e1b964b89a8c"},
+     3816, "522f8a5791f40c5e92d198adaffb5415522139f3"},
     {"multi_release",
      "local owner, kinds = ARGV[1], ARGV[2]\n"
      "local function read(lock)\n"
@@ -19376,7 +19385,7 @@ static const struct snib__script_text {
      "local left = redis.call('pttl', KEYS[1])\n"
      "local mode = left ~= -2 and redis.call('hget', KEYS[1], 'mode')\n"
      "if left ~= -2 and redis.call('hexists', KEYS[1], ARGV[1]) == 0 then\n"
-     "    if mode == 'read' then\n"
+     "    if mode == 'read' and left ~= -1 then\n"
      "        local mark = redis.call('pttl', KEYS[3])\n"
      "        if mark > 0 then\n"
      "            return mark\n"
@@ -19407,7 +19416,7 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "return nil\n",
-     1205, "cfa404b8d0cd5b9bb293c8a4b6bea745b0eb1437"},
+     1220, "0632af5c828f872c2a6583f94bcc3752736b66ed"},
     {"read_force",
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
      "if mode == 'write' then\n"
@@ -19415,14 +19424,19 @@ static const struct snib__script_text {
      "elseif redis.call('exists', KEYS[1]) == 0 then\n"
      "    return redis.call('del', KEYS[1]) -- see mutex_force\n"
      "end\n"
-     "if mode ~= 'read' then\n"
+     "local fields = redis.call('hkeys', KEYS[1])\n"
+     "local lock = mode == 'read' and #fields > 1\n"
+     "for i = 1, #fields do\n"
+     "    lock = lock and (fields[i] == 'mode' or string.find(fields[i], '^%x+%-%x+%-%x+%-%x+%-%x+:'))\n"
+     "end\n"
+     "if not lock then\n"
      "    return redis.error_reply('WRONGTYPE the hash is not a read/write lock')\n"
      "end\n"
      "redis.call('del', KEYS[1])\n"
      "redis.pcall('publish', ARGV[1], '1')\n"
      "redis.pcall('publish', ARGV[1], '0')\n"
      "return 1\n",
-     407, "88db28cae32173cf129be2b6c02fb6f0370d729f"},
+     612, "6b01f7dbe9ff10ec8b334db740f70a796022c009"},
     {"read_info",
      "local readers, one = 0, ''\n"
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
@@ -19716,7 +19730,7 @@ static const struct snib__script_text {
      "local mine = left ~= -2 and redis.call('hexists', KEYS[1], field) == 1\n"
      "if left ~= -2 and not mine then\n"
      "    local busy = left\n"
-     "    if redis.call('hget', KEYS[1], 'mode') == 'read' then\n"
+     "    if left ~= -1 and redis.call('hget', KEYS[1], 'mode') == 'read' then -- otherwise it is other data\n"
      "        busy = readers()\n"
      "    end\n"
      "    if busy then\n"
@@ -19749,7 +19763,7 @@ static const struct snib__script_text {
      "    redis.pcall('del', KEYS[2])\n"
      "end\n"
      "return token and { token } or nil\n",
-     2101, "4ef36bb079ab6bb11b71f1dd8bf6a461e73db8d3"},
+     2146, "d622e7e09833213638706d6106ca59ca8ed98884"},
     {"write_force",
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
      "if mode == 'read' then\n"
@@ -19757,14 +19771,19 @@ static const struct snib__script_text {
      "elseif redis.call('exists', KEYS[1]) == 0 then\n"
      "    return redis.call('del', KEYS[1]) -- see mutex_force\n"
      "end\n"
-     "if mode ~= 'write' then\n"
+     "local fields = redis.call('hkeys', KEYS[1])\n"
+     "local lock = mode == 'write' and #fields > 1\n"
+     "for i = 1, #fields do\n"
+     "    lock = lock and (fields[i] == 'mode' or string.find(fields[i], '^%x+%-%x+%-%x+%-%x+%-%x+:'))\n"
+     "end\n"
+     "if not lock then\n"
      "    return redis.error_reply('WRONGTYPE the hash is not a read/write lock')\n"
      "end\n"
      "redis.call('del', KEYS[1])\n"
      "redis.pcall('publish', ARGV[1], '1')\n"
      "redis.pcall('publish', ARGV[1], '0')\n"
      "return 1\n",
-     407, "590b9c727c05e4ba3d0b930fc9770466b960c4e6"},
+     612, "2ef2a02bc7702ff55e24a68196406c2c28ab4180"},
     {"write_info",
      "local left, owner, count = -2, '', 0\n"
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
@@ -21242,14 +21261,19 @@ static const struct snib__script_text snib__script_sharded[] = {
      "elseif redis.call('exists', KEYS[1]) == 0 then\n"
      "    return redis.call('del', KEYS[1]) -- see mutex_force\n"
      "end\n"
-     "if mode ~= 'read' then\n"
+     "local fields = redis.call('hkeys', KEYS[1])\n"
+     "local lock = mode == 'read' and #fields > 1\n"
+     "for i = 1, #fields do\n"
+     "    lock = lock and (fields[i] == 'mode' or string.find(fields[i], '^%x+%-%x+%-%x+%-%x+%-%x+:'))\n"
+     "end\n"
+     "if not lock then\n"
      "    return redis.error_reply('WRONGTYPE the hash is not a read/write lock')\n"
      "end\n"
      "redis.call('del', KEYS[1])\n"
      "redis.pcall('spublish', ARGV[1], '1')\n"
      "redis.pcall('spublish', ARGV[1], '0')\n"
      "return 1\n",
-     409, "839a493ccb9a4deb7c3d8b9898a0e79ecdac3daf"},
+     614, "27e80caa05d7bae3c54c4c8d83f655c75813437a"},
     {"read_info",
      "local readers, one = 0, ''\n"
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
@@ -21439,14 +21463,19 @@ static const struct snib__script_text snib__script_sharded[] = {
      "elseif redis.call('exists', KEYS[1]) == 0 then\n"
      "    return redis.call('del', KEYS[1]) -- see mutex_force\n"
      "end\n"
-     "if mode ~= 'write' then\n"
+     "local fields = redis.call('hkeys', KEYS[1])\n"
+     "local lock = mode == 'write' and #fields > 1\n"
+     "for i = 1, #fields do\n"
+     "    lock = lock and (fields[i] == 'mode' or string.find(fields[i], '^%x+%-%x+%-%x+%-%x+%-%x+:'))\n"
+     "end\n"
+     "if not lock then\n"
      "    return redis.error_reply('WRONGTYPE the hash is not a read/write lock')\n"
      "end\n"
      "redis.call('del', KEYS[1])\n"
      "redis.pcall('spublish', ARGV[1], '1')\n"
      "redis.pcall('spublish', ARGV[1], '0')\n"
      "return 1\n",
-     409, "e7d03016d1f642bdb40df19f0a34daa4496e4215"},
+     614, "ee700aad7fed0b1c9f4723951e89af1a93ed8fb7"},
     {"write_info",
      "local left, owner, count = -2, '', 0\n"
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
@@ -23070,14 +23099,19 @@ static const struct snib__script_text snib__script_both[] = {
      "elseif redis.call('exists', KEYS[1]) == 0 then\n"
      "    return redis.call('del', KEYS[1]) -- see mutex_force\n"
      "end\n"
-     "if mode ~= 'read' then\n"
+     "local fields = redis.call('hkeys', KEYS[1])\n"
+     "local lock = mode == 'read' and #fields > 1\n"
+     "for i = 1, #fields do\n"
+     "    lock = lock and (fields[i] == 'mode' or string.find(fields[i], '^%x+%-%x+%-%x+%-%x+%-%x+:'))\n"
+     "end\n"
+     "if not lock then\n"
      "    return redis.error_reply('WRONGTYPE the hash is not a read/write lock')\n"
      "end\n"
      "redis.call('del', KEYS[1])\n"
      "announce(ARGV[1], '1')\n"
      "announce(ARGV[1], '0')\n"
      "return 1\n",
-     716, "2e3dc1fdbe433e694fa4b799f9a236d363498c89"},
+     921, "ae835fa2435b6617bbdc99b395d2ffb257310c7b"},
     {"read_info",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -23315,14 +23349,19 @@ static const struct snib__script_text snib__script_both[] = {
      "elseif redis.call('exists', KEYS[1]) == 0 then\n"
      "    return redis.call('del', KEYS[1]) -- see mutex_force\n"
      "end\n"
-     "if mode ~= 'write' then\n"
+     "local fields = redis.call('hkeys', KEYS[1])\n"
+     "local lock = mode == 'write' and #fields > 1\n"
+     "for i = 1, #fields do\n"
+     "    lock = lock and (fields[i] == 'mode' or string.find(fields[i], '^%x+%-%x+%-%x+%-%x+%-%x+:'))\n"
+     "end\n"
+     "if not lock then\n"
      "    return redis.error_reply('WRONGTYPE the hash is not a read/write lock')\n"
      "end\n"
      "redis.call('del', KEYS[1])\n"
      "announce(ARGV[1], '1')\n"
      "announce(ARGV[1], '0')\n"
      "return 1\n",
-     716, "e053922bb184a38c166304a940ff2f7ea9ace6dd"},
+     921, "e6d7a5802be31bd7854d7b9a87c7385e9f97f4f8"},
     {"write_info",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -26747,9 +26786,14 @@ static snib__time snib__extend_sent_at(const struct snib__op *op)
 
 /* A request that shortens the lease, to that of a lock of several clients or to what a clock kept too long, may arrive at any
  * time, because the connection that it was left on could not be ended. */
-static bool snib__extend_is_undone(const struct snib__hold *hold)
+static bool snib__extend_is_undone(const struct snib__engine *e, const struct snib__hold *hold)
 {
-    return hold->acquired_at <= hold->gate->node->shortens_at;
+    bool undone = hold->acquired_at <= hold->gate->node->shortens_at;
+    /* In a cluster ASK brings requests to a node that does not serve the name, or not yet. */
+    for (const struct snib__node *node = e->slots ? e->nodes : NULL; node && !undone;
+         node = node->next)
+        undone = hold->acquired_at <= node->shortens_at;
+    return undone;
 }
 
 static void extend_refuse(struct snib__engine *e, struct snib__op *op)
@@ -26769,7 +26813,7 @@ static void snib__extend_answer(struct snib__engine *e, struct snib__op *op, sni
     bool held = extend_held(e, op, now), array = reply->type == SNIB__RESP_ARRAY;
     if (op->done)
         return;
-    if (held && array && n == 1 && snib__extend_is_undone(hold)) {
+    if (held && array && n == 1 && snib__extend_is_undone(e, hold)) {
         extend_refuse(e, op);
     } else if (held && array && n == 1) {
         op->asked->sent_at = sent_at;
@@ -33733,7 +33777,7 @@ static bool tenure_can_pass(const struct snib__engine *e, const struct snib__hol
     const struct snib__waitq *waitq = hold->gate->waitq;
     return e->config.tenure && (hold->gate->kind->traits & SNIB__TENURE) && waitq && waitq->head &&
            !tenure_is_refused(waitq) && hold->phase == SNIB__HELD && tenure_plain(hold) &&
-           tenure_plain(waitq->head->hold) && !snib__extend_is_undone(hold) &&
+           tenure_plain(waitq->head->hold) && !snib__extend_is_undone(e, hold) &&
            snib__hold_state(e, hold, now) == SNIB_HOLD_VALID;
 }
 
@@ -34879,12 +34923,13 @@ static void watchdog_rewind(struct snib__engine *e, struct snib__batch *batch, s
     snib__batch_recycle(e, batch);
 }
 
-/* Whether a repeated batch concerns the i-th hold still, and gives it no longer lease than it has got since. */
+/* Whether a repeated batch concerns the i-th hold still, and gives it the lease that it has: one that has got another lease
+ * since has a request of its own. */
 static bool watchdog_still(const struct snib__batch *batch, uint32_t i)
 {
     const struct snib__hold *hold = batch->of[i].hold;
     return hold->number == batch->of[i].number && hold->phase == SNIB__HELD &&
-           (batch->asks || hold->lease_ms == 0 || batch->lease_ms <= hold->lease_ms);
+           (batch->asks || hold->lease_ms == 0 || batch->lease_ms == hold->lease_ms);
 }
 
 static bool snib__watchdog_prune(struct snib__engine *e, struct snib__batch *batch, snib__time now)
@@ -35955,7 +36000,14 @@ static bool snib__reply_fits(uint8_t forms, const struct snib__value *reply, uin
 
 static bool snib__reply_fits_renewal(uint32_t holds, const struct snib__value *reply, uint32_t n)
 {
-    return reply->type == SNIB__RESP_ARRAY && reply->count == n - 1 && n % 2 == 1 && n / 2 <= holds;
+    bool fits = reply->type == SNIB__RESP_ARRAY && reply->count == n - 1 && n % 2 == 1;
+    int64_t last = 0;
+    for (uint32_t i = 1; fits && i < n; i += 2) {
+        fits = reply[i].type == SNIB__RESP_INTEGER && reply[i + 1].type == SNIB__RESP_INTEGER &&
+               reply[i].integer > last && reply[i].integer <= (int64_t)holds;
+        last = reply[i].integer;
+    }
+    return fits;
 }
 
 static int64_t snib__reply_number(const struct snib__engine *engine, const struct snib__value *value)

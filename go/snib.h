@@ -202,7 +202,8 @@ typedef struct snib_credentials {
  * options of their own.  It runs on a dedicated thread with all signals blocked, so it may take its time and query
  * other services; a client never has two calls at a time.  An answer that takes longer than the connect timeout
  * serves the next attempt at the earliest.  With valid_ms, the function is called again after four fifths of that
- * time, but not within half a second, and every existing connection logs in again, so that none ends when its password
+ * time, but not within half a second (after a failure: after a twentieth of that time, 50 ms at least and 30 s at
+ * most), and every existing connection logs in again, so that none ends when its password
  * expires; connections with subscriptions are replaced.  The function must not free or close the client.
  * snib_client_free() waits for a call in progress.  After a fork, the function may be called in the child, too.
  *

@@ -389,6 +389,7 @@ int snib_client_open(const char *url, const snib_client_options *options, snib_c
     int old;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
     int code = client_open(url, options, out_client, err);
+    snib__use_forget_here();
     pthread_setcancelstate(old, NULL);
     return code;
 }

@@ -257,6 +257,7 @@ static void exit_without_openssl(void)
         return;
     int64_t ms = atomic_load(&exit_ms);
     snib__time until = snib__now() + (snib__time)(ms > 0 ? ms : EXIT_MS) * SNIB__MS;
+    snib__debug_exit();
     exit_close(true);
     snib__tls_await(until);
 }

@@ -3,6 +3,7 @@
 #include "api/group.h"
 #include "api/name.h"
 #include "api/say.h"
+#include "api/uses.h"
 #include "locks/kind.h"
 
 #include <stdlib.h>
@@ -166,6 +167,7 @@ int snib_lock_new(snib_client *handle, int32_t kind, const char *name, size_t na
     if (!client)
         return code;
     code = lock_new(client, kind, name, name_len, options, out_lock, err);
+    snib__use_forget_here();
     snib__handle_put(handle);
     return code;
 }
@@ -312,6 +314,7 @@ static int lock_acquire(snib_lock *handle, int32_t kind, const struct lock_call 
     if (queue)
         snib__handle_put(call->queue);
     snib__handle_put(handle);
+    snib__use_forget_here(); /* what was said of this call is not said of the next, with whatever client and outcome */
     return code;
 }
 

@@ -6,6 +6,7 @@
  * the lock is a gate of that client like any other, else a group (group.c).
  */
 #include "api/group.h"
+#include "api/uses.h"
 #include "locks/group.h"
 #include "locks/kind.h"
 #include "net/slot.h"
@@ -307,11 +308,15 @@ static int members_new(snib_lock *const *locks, uint32_t n, const snib_lock_opti
 int snib_multi_new(snib_lock *const *locks, uint32_t n, const snib_lock_options *options,
                    snib_lock **out_lock, snib_error *err)
 {
-    return members_new(locks, n, options, false, out_lock, err);
+    int code = members_new(locks, n, options, false, out_lock, err);
+    snib__use_forget_here();
+    return code;
 }
 
 int snib_quorum_new(snib_lock *const *locks, uint32_t n, const snib_lock_options *options,
                     snib_lock **out_lock, snib_error *err)
 {
-    return members_new(locks, n, options, true, out_lock, err);
+    int code = members_new(locks, n, options, true, out_lock, err);
+    snib__use_forget_here();
+    return code;
 }

@@ -276,11 +276,11 @@ int cli_list(const struct cli *cli)
 
 /* ---- release --------------------------------------------------------------------------------- */
 
-/* Whether it is certainly an owner of a lock, "<uuid>:<number>".  Strings of other programs look
- * different. */
+/* Whether it is certainly an owner of a lock, "<uuid>:<number>", with a UUID of version 8.  Strings of other programs
+ * look different. */
 static bool is_owner(const char *text)
 {
-    static const char form[] = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx:";
+    static const char form[] = "xxxxxxxx-xxxx-8xxx-xxxx-xxxxxxxxxxxx:";
     size_t i = 0;
     for (; form[i]; i++)
         if (form[i] == 'x' ? !strchr("0123456789abcdef", text[i]) || !text[i] : text[i] != form[i])

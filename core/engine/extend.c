@@ -169,9 +169,14 @@ snib__time snib__extend_sent_at(const struct snib__op *op)
 
 /* A request that shortens the lease, to that of a lock of several clients or to what a clock kept too long, may arrive at any
  * time, because the connection that it was left on could not be ended. */
-bool snib__extend_is_undone(const struct snib__hold *hold)
+bool snib__extend_is_undone(const struct snib__engine *e, const struct snib__hold *hold)
 {
-    return hold->acquired_at <= hold->gate->node->shortens_at;
+    bool undone = hold->acquired_at <= hold->gate->node->shortens_at;
+    /* In a cluster ASK brings requests to a node that does not serve the name, or not yet. */
+    for (const struct snib__node *node = e->slots ? e->nodes : NULL; node && !undone;
+         node = node->next)
+        undone = hold->acquired_at <= node->shortens_at;
+    return undone;
 }
 
 static void extend_refuse(struct snib__engine *e, struct snib__op *op)
@@ -191,7 +196,7 @@ void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time
     bool held = extend_held(e, op, now), array = reply->type == SNIB__RESP_ARRAY;
     if (op->done)
         return;
-    if (held && array && n == 1 && snib__extend_is_undone(hold)) {
+    if (held && array && n == 1 && snib__extend_is_undone(e, hold)) {
         extend_refuse(e, op);
     } else if (held && array && n == 1) {
         op->asked->sent_at = sent_at;

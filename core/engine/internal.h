@@ -491,7 +491,7 @@ void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time
                          const struct snib__value *reply, uint32_t n, snib__time now);
 int32_t snib__extend_overdue(struct snib__engine *e, struct snib__op *op, snib__time now);
 void snib__extend_unsure(struct snib__op *op); /* any operation */
-bool snib__extend_is_undone(const struct snib__hold *hold);
+bool snib__extend_is_undone(const struct snib__engine *e, const struct snib__hold *hold);
 /* End the operations of a hold that was lost just now. */
 void snib__extend_lost(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
 

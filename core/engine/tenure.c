@@ -43,7 +43,7 @@ static bool tenure_can_pass(const struct snib__engine *e, const struct snib__hol
     const struct snib__waitq *waitq = hold->gate->waitq;
     return e->config.tenure && (hold->gate->kind->traits & SNIB__TENURE) && waitq && waitq->head &&
            !tenure_is_refused(waitq) && hold->phase == SNIB__HELD && tenure_plain(hold) &&
-           tenure_plain(waitq->head->hold) && !snib__extend_is_undone(hold) &&
+           tenure_plain(waitq->head->hold) && !snib__extend_is_undone(e, hold) &&
            snib__hold_state(e, hold, now) == SNIB_HOLD_VALID;
 }
 

@@ -403,12 +403,13 @@ static void watchdog_rewind(struct snib__engine *e, struct snib__batch *batch, s
     snib__batch_recycle(e, batch);
 }
 
-/* Whether a repeated batch concerns the i-th hold still, and gives it no longer lease than it has got since. */
+/* Whether a repeated batch concerns the i-th hold still, and gives it the lease that it has: one that has got another lease
+ * since has a request of its own. */
 static bool watchdog_still(const struct snib__batch *batch, uint32_t i)
 {
     const struct snib__hold *hold = batch->of[i].hold;
     return hold->number == batch->of[i].number && hold->phase == SNIB__HELD &&
-           (batch->asks || hold->lease_ms == 0 || batch->lease_ms <= hold->lease_ms);
+           (batch->asks || hold->lease_ms == 0 || batch->lease_ms == hold->lease_ms);
 }
 
 bool snib__watchdog_prune(struct snib__engine *e, struct snib__batch *batch, snib__time now)

@@ -151,7 +151,14 @@ bool snib__reply_fits(uint8_t forms, const struct snib__value *reply, uint32_t n
 
 bool snib__reply_fits_renewal(uint32_t holds, const struct snib__value *reply, uint32_t n)
 {
-    return reply->type == SNIB__RESP_ARRAY && reply->count == n - 1 && n % 2 == 1 && n / 2 <= holds;
+    bool fits = reply->type == SNIB__RESP_ARRAY && reply->count == n - 1 && n % 2 == 1;
+    int64_t last = 0;
+    for (uint32_t i = 1; fits && i < n; i += 2) {
+        fits = reply[i].type == SNIB__RESP_INTEGER && reply[i + 1].type == SNIB__RESP_INTEGER &&
+               reply[i].integer > last && reply[i].integer <= (int64_t)holds;
+        last = reply[i].integer;
+    }
+    return fits;
 }
 
 int64_t snib__reply_number(const struct snib__engine *engine, const struct snib__value *value)

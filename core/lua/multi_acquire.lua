@@ -43,7 +43,7 @@ local function busy(kind, lock, mark)
     elseif left == -2 or redis.call('hexists', lock, field(kind)) == 1 then
         return nil
     end
-    local mode = redis.call('hget', lock, 'mode')
+    local mode = left ~= -1 and redis.call('hget', lock, 'mode') -- other data has no TTL
     if kind == 'w' and mode == 'read' then
         return readers(lock, left)
     elseif kind == 'r' and mode == 'read' then

@@ -4,10 +4,11 @@
 -- ARGV[1] owner   ARGV[2] lease in ms   ARGV[3] its write hold, whose reads have owners of their own, or nothing
 -- Reply: nil granted; otherwise the remaining ms to wait for (-1: unknown).
 -- Readers join readers, and those of a write hold join that.  The count stays 1: see mutex_acquire.
+-- A lock without a TTL is other data, which is waited for.
 local left = redis.call('pttl', KEYS[1])
 local mode = left ~= -2 and redis.call('hget', KEYS[1], 'mode')
 if left ~= -2 and redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
-    if mode == 'read' then
+    if mode == 'read' and left ~= -1 then
         local mark = redis.call('pttl', KEYS[3])
         if mark > 0 then
             return mark

@@ -8,7 +8,12 @@ if mode == 'write' then
 elseif redis.call('exists', KEYS[1]) == 0 then
     return redis.call('del', KEYS[1]) -- see mutex_force
 end
-if mode ~= 'read' then
+local fields = redis.call('hkeys', KEYS[1])
+local lock = mode == 'read' and #fields > 1
+for i = 1, #fields do
+    lock = lock and (fields[i] == 'mode' or string.find(fields[i], '^%x+%-%x+%-%x+%-%x+%-%x+:'))
+end
+if not lock then
     return redis.error_reply('WRONGTYPE the hash is not a read/write lock')
 end
 redis.call('del', KEYS[1])

@@ -42,7 +42,7 @@ end
 local mine = left ~= -2 and redis.call('hexists', KEYS[1], field) == 1
 if left ~= -2 and not mine then
     local busy = left
-    if redis.call('hget', KEYS[1], 'mode') == 'read' then
+    if left ~= -1 and redis.call('hget', KEYS[1], 'mode') == 'read' then -- otherwise it is other data
         busy = readers()
     end
     if busy then

@@ -260,7 +260,8 @@ class Kinds(CommandCase):
     def test_release_of_numbers_and_strings(self):
         # They may be the data of any program, so they are deleted only if their kind is given.
         for value, options in ((7, ("--semaphore", "--permits", "--latch")),
-                               ("other-text", ("--plain",))):
+                               ("other-text", ("--plain",)),
+                               ("550e8400-e29b-41d4-a716-446655440000:1", ("--plain",))):
             for option in options:
                 self.server("SET", "a", value, "PX", 60000)
                 done = self.snib("release", "--force", "a")

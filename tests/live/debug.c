@@ -517,6 +517,58 @@ static void who_holds_it(void **state)
     snib_client_free(client);
 }
 
+/* Whether the places of any holds are told. */
+static bool tells_place(snib_client *client, const char *owner, const char *place)
+{
+    static char buffer[65536];
+    size_t used = 0;
+    uint32_t count = 0;
+    bool found = false;
+    EXPECT(snib_client_identity(client, owner, strlen(owner), buffer, sizeof buffer, &used, &count,
+                                err),
+           SNIB_OK);
+    for (const char *line = buffer; line < buffer + used; line += strlen(line) + 1)
+        found |= strstr(line, place) != NULL;
+    return found;
+}
+
+/* What is said of a call counts for that one, whatever comes of it, and not for the next one of the thread. */
+static void place_is_of_one_call(void **state)
+{
+    (void)state;
+    snib_client_options options;
+    snib_client *client, *without = must_open(server.url);
+    snib_client_options_init(&options, sizeof options);
+    options.debug = 1;
+    EXPECT((snib_client_open)(server.url, &options, &client, err), SNIB_OK);
+    snib_lock *lock = must_lock(client, "p1"), *other = must_lock(client, "p2"), *none = NULL;
+    snib_lock *plain = must_lock(without, "p3");
+    snib_hold *hold, *second;
+    for (int way = 0; way < 3; way++) {
+        snib_debug_here("first.c:1", 0);
+        if (way == 0)
+            EXPECT((snib_lock_acquire)(lock, 0, -7, &hold, err), SNIB_EINVAL);
+        else if (way == 1)
+            EXPECT((snib_lock_new)(client, 99, "x", 1, NULL, &none, err), SNIB_ENOTSUP);
+        else
+            EXPECT((snib_lock_acquire)(plain, 0, PROMPT_MS, &second, err), SNIB_OK);
+        if (way == 2)
+            must_release(second);
+        EXPECT((snib_lock_acquire)(lock, 0, PROMPT_MS, &hold, err), SNIB_OK);
+        snib_debug_here("second.c:2", 0);
+        EXPECT((snib_lock_acquire)(other, 0, PROMPT_MS, &second, err), SNIB_OK);
+        AWAIT(tells_place(client, owner_of(second), "second.c:2"), PROMPT_MS);
+        assert_false(tells_place(client, owner_of(hold), "first.c:1"));
+        must_release(second);
+        must_release(hold);
+    }
+    snib_lock_free(lock);
+    snib_lock_free(other);
+    snib_lock_free(plain);
+    snib_client_free(client);
+    snib_client_free(without);
+}
+
 /* ---- No mistakes ----------------------------------------------------------------------------------- */
 
 /* One order, whatever comes between; attempts without a wait are in none. */
@@ -709,6 +761,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(lost_at_the_close),
         cmocka_unit_test(never_freed),
         cmocka_unit_test(who_holds_it),
+        cmocka_unit_test(place_is_of_one_call),
         cmocka_unit_test(one_order),
         cmocka_unit_test(together),
         cmocka_unit_test(handed_over),

@@ -8,6 +8,7 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -152,6 +153,24 @@ static void end_of_a_process(void **state)
     }
 }
 
+/* Nor is what debug finds then lost with OpenSSL. */
+static void end_of_a_process_with_debug(void **state)
+{
+    (void)state;
+    char self[128], text[4096] = "";
+    snprintf(self, sizeof self, "exec /proc/%d/exe 2>&1", (int)getpid());
+    setenv("SNIB_TEST_CHILD", url_with("debug=yes"), 1);
+    FILE *child = popen(self, "r");
+    assert_non_null(child);
+    size_t n = fread(text, 1, sizeof text - 1, child);
+    text[n] = 0;
+    assert_int_equal(pclose(child), 0);
+    unsetenv("SNIB_TEST_CHILD");
+    if (!strstr(text, "is still held when its client is closed"))
+        fail_msg("%s", text);
+    assert_true(server_is_empty(&server));
+}
+
 static void end_while_files_are_read(void **state)
 {
     (void)state;
@@ -181,6 +200,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(end_of_a_process),
+        TEST(end_of_a_process_with_debug),
         TEST(end_while_files_are_read),
         TEST(end_while_a_thread_reads),
     };

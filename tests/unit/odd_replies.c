@@ -128,6 +128,11 @@ static void of_another_script(void **state)
                  {RENEWAL, ":1\r\n"},
                  {RENEWAL, "*1\r\n:1\r\n"},
                  {RENEWAL, "*6\r\n:1\r\n:0\r\n:2\r\n:0\r\n:3\r\n:0\r\n"},
+                 {RENEWAL, "*2\r\n:0\r\n:900\r\n"}, /* a refusal by multi_acquire */
+                 {RENEWAL, "*2\r\n:3\r\n:0\r\n"},   /* there are two */
+                 {RENEWAL, "*4\r\n:2\r\n:0\r\n:1\r\n:0\r\n"},
+                 {RENEWAL, "*2\r\n:1\r\n+OK\r\n"},
+                 {EXTENSION, "*2\r\n:0\r\n:900\r\n"},
                  {EXTENSION, "$-1\r\n"},
                  {EXTENSION, "*1\r\n:1\r\n"}};
     for (size_t i = 0; i < COUNT(cases); i++) {

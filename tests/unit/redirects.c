@@ -698,32 +698,62 @@ static void late_correction_shortens_no_extension(void **state)
         const snib__time deadline = hold->deadline;
         peers[0].renewals = 0;
         pass(engine, now + SECOND);
-        assert_int_equal(peers[0].renewals, 1);
+        assert_int_equal(peers[0].renewals, lease == 0); /* a fixed lease has a request of its own */
         assert_true(peers[0].lease_ms > 0);
         assert_int_equal(hold->deadline, deadline);
         snib__engine_free(engine);
     }
 }
 
-/* A renewal was refused for a while, and a member of a multi lock has got a shorter lease meanwhile.  The renewal, which
- * is longer, is not repeated for it: if the client dies, the lease that was promised is the one that ends. */
+/* A renewal was refused for a while, and a member of a multi lock has got another lease meanwhile.  The renewal is not repeated
+ * for it: if the client dies, the lease that was promised is the one that ends, and where the server's clock was set back the
+ * repetition would shorten it. */
 static void late_renewal_gives_no_former_lease(void **state)
 {
     (void)state;
+    for (int longer = 0; longer < 2; longer++) {
+        const snib__time lease = (longer ? 60 : 5) * SECOND;
+        const int lease_ms = longer ? 60000 : 5000;
+        struct snib__engine *engine = begin_cluster("a:0-16383");
+        struct snib__hold *hold = held(engine, "m");
+        hold->gate->node->moved_back = longer;
+        peers[0].says = "CLUSTERDOWN The cluster is down";
+        peers[0].times = -1;
+        pass(engine, now + 11 * SECOND);
+        assert_int_equal(engine->paused_n, 1);
+        peers[0].says = NULL;
+        snib__hold_fix(engine, hold, lease, now);
+        serve(engine);
+        assert_int_equal(peers[0].lease_ms, -lease_ms);
+        pass(engine, now + SECOND);
+        assert_int_equal(engine->paused_n, 0);
+        assert_int_equal(peers[0].lease_ms, -lease_ms);
+        assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
+        snib__engine_free(engine);
+    }
+}
+
+/* The same of a renewal of several that is refused then, and repeated one by one. */
+static void divided_renewal_gives_no_former_lease(void **state)
+{
+    (void)state;
     struct snib__engine *engine = begin_cluster("a:0-16383");
-    struct snib__hold *hold = held(engine, "m");
-    peers[0].says = "CLUSTERDOWN The cluster is down";
-    peers[0].times = -1;
-    pass(engine, now + 11 * SECOND);
-    assert_int_equal(engine->paused_n, 1);
-    peers[0].says = NULL;
-    snib__hold_fix(engine, hold, 5 * SECOND, now);
+    struct snib__hold *hold = held(engine, "{x}1");
+    held(engine, "{x}2");
+    peers[0].says = "TRYAGAIN Multiple keys request during rehashing of slot";
+    peers[0].times = 1;
+    peers[0].silent = true;
+    now += 11 * SECOND;
+    snib__engine_tick(engine, now);
     serve(engine);
-    assert_int_equal(peers[0].lease_ms, -5000);
+    snib__hold_fix(engine, hold, 60 * SECOND, now);
+    peers[0].renewals = 0;
+    peers[0].silent = false;
+    serve(engine);
     pass(engine, now + SECOND);
-    assert_int_equal(engine->paused_n, 0);
-    assert_int_equal(peers[0].lease_ms, -5000);
-    assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
+    assert_int_equal(peers[0].renewals, 3); /* of both, that of the first, and of the second */
+    assert_int_equal(peers[0].lease_ms, 30000);
+    assert_true(hold->deadline > now + 57 * SECOND);
     snib__engine_free(engine);
 }
 
@@ -753,6 +783,7 @@ int main(void)
         cmocka_unit_test(late_correction_shortens_no_extension),
         cmocka_unit_test(hand_over_that_nobody_waits_for),
         cmocka_unit_test(late_renewal_gives_no_former_lease),
+        cmocka_unit_test(divided_renewal_gives_no_former_lease),
         cmocka_unit_test(redirected_renewal_of_what_has_gone),
         cmocka_unit_test(misplaced_channel_goes_alone),
         cmocka_unit_test(channel_that_goes_in_a_circle),

@@ -164,6 +164,7 @@ def test_write_takes_over_from_expired_readers(run: Scripts) -> None:
     assert run("read_renew", ["k", own(A)], 30000, A) == [1, 1]
     unwrite(run, C)
     run.redis.hset("k", "mode", "read")
+    run.redis.pexpire("k", 30000)
     assert write(run, C) is None, "a mode without owners"
 
 
@@ -338,3 +339,29 @@ def test_read_write_info_and_force(run: Scripts) -> None:
     refused(run("write_force", "k", RW), "WRONGTYPE")
     near(read(run, B), 30000)
     near(write(run, B), 30000)
+
+
+def test_other_data(run: Scripts) -> None:
+    """Without a TTL it is no lock, whatever its field `mode` says, and is waited for; nor is it deleted by force."""
+    for mode in ("read", "write"):
+        for fields in ({"mode": mode}, {"mode": mode, "path": "/x"}):
+            run.redis.hset("k", mapping=fields)
+            assert read(run, A) == -1
+            assert write(run, A) == -1
+            for kind in "rw":
+                assert run("multi_acquire", ["k", own(A), MARK], A, 30000, kind) == [0, -1]
+            assert unread(run, A) == 0
+            assert unwrite(run, A) == 0
+            refused(run(f"{mode}_force", "k", RW), "WRONGTYPE")
+            assert run.state() == {"k": fields}
+            assert run.redis.pttl("k") == -1
+            run.redis.delete("k")
+
+
+def test_forced_release_of_other_data_with_an_end(run: Scripts) -> None:
+    for mode in ("read", "write"):
+        run.redis.hset("k", mapping={"mode": mode, "path": "/x"})
+        run.redis.pexpire("k", 30000)
+        refused(run(f"{mode}_force", "k", RW), "WRONGTYPE")
+        assert run.state() == {"k": {"mode": mode, "path": "/x"}}
+        run.redis.delete("k")
