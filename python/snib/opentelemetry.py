@@ -18,6 +18,7 @@ Requires the package opentelemetry-api; without a provider nothing is recorded.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import sys
@@ -27,6 +28,7 @@ from functools import partial
 from itertools import starmap
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from weakref import ref
 
 from opentelemetry import context, metrics, trace
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
@@ -201,6 +203,19 @@ _UNSHOWN = Exception("not shown")  # a body's failure that nobody handles any mo
 _UNSEEN = _Wait(None)  # has no state, so it serves all
 
 
+def _task_here() -> ref[asyncio.Task[Any]] | None:
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no event loop of asyncio
+        task = None
+    return None if task is None else ref(task)
+
+
+def _is_over(known: ref[asyncio.Task[Any]]) -> bool:
+    task = known()
+    return task is None or task.done()
+
+
 class _Entered:
     """The blocks of `with` on one object that have begun and not ended, in whatever tasks and threads."""
 
@@ -210,11 +225,13 @@ class _Entered:
         """Remember what the end of this block is about."""
         inside._is_entered = True
         inside._block = block
+        inside._task = _task_here()
         self._inside.append(inside)
         _BLOCKS.set((*(block for block in _BLOCKS.get() if block._is_entered), inside))
 
     def _noted(self, block: Block) -> Any:
-        """What this block is about; if its frame does not tell, what the innermost one of this context is.
+        """What this block is about; if its frame does not tell, what the innermost one of this context is, or one that a
+        task has left behind.  None: it ends what acquire() has taken, or nothing.
 
         Blocks need not end in the order of their nesting, nor in the context where they began.
         """
@@ -222,11 +239,13 @@ class _Entered:
         for inside in here:
             if inside._block == block:  # the usual case, first
                 return inside
-        found, best = here[0] if here else self._inside[0], 0
+        found, best = here[0] if here else None, 0
         for inside in (*here, *reversed(self._inside)):
             like = likeness(inside._block, block, inside in here)
             if like > best:
                 found, best = inside, like
+            if found is None and inside._task is not None and _is_over(inside._task):
+                found = inside
         return found
 
     def _forget(self, inside: Any) -> Any:
@@ -292,6 +311,7 @@ class _Held(Generic[H]):
 
     _is_entered = False
     _block: Block | None = None
+    _task: ref[asyncio.Task[Any]] | None = None
     _holder: Holder | None = None
 
     def __init__(self, traced: _Traced[Any], hold: H) -> None:
@@ -466,6 +486,10 @@ class TracedLock(_core.Scope, _Traced[protocols.Lock]):
     def _leave(self, slot: list[TracedHold], failed: bool) -> None:
         if not slot:
             slot.append(self._noted(block_at()))
+        if slot[0] is None:
+            error = (sys.exc_info()[1] or _UNSHOWN) if failed else None
+            self.lock.__exit__(type(error) if error else None, error, error.__traceback__ if error else None)
+            return
         self._forget(slot[0])
         slot[0]._leave([], failed)
 
@@ -512,6 +536,7 @@ class AsyncTracedHolding(_Entered):
 
     _is_entered = False
     _block: Block | None = None
+    _task: ref[asyncio.Task[Any]] | None = None
 
     def __init__(self, traced: AsyncTracedLock, holding: protocols.AsyncHolding) -> None:
         self._traced = traced
@@ -544,7 +569,11 @@ class AsyncTracedHolding(_Entered):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        held = self._forget(self._noted(block_at()))
+        noted = self._noted(block_at())
+        if noted is None:
+            await self._holding.__aexit__(kind, error, trace)
+            return
+        held = self._forget(noted)
         held._end_within()
         with held._ending():
             await self._holding.__aexit__(kind, error, trace)
@@ -592,7 +621,11 @@ class AsyncTracedLock(_Traced[protocols.AsyncLock]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._forget(self._noted(block_at())).__aexit__(kind, error, trace)
+        noted = self._noted(block_at())
+        if noted is None:
+            await self.lock.__aexit__(kind, error, trace)
+        else:
+            await self._forget(noted).__aexit__(kind, error, trace)
 
 
 @overload

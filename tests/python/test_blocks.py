@@ -462,3 +462,85 @@ def test_objects_of_several_loops(server: Server) -> None:
     finally:
         sys.setswitchinterval(interval)
     assert not failures
+
+
+# ---- What acquire() has taken -------------------------------------------------------------------------
+
+
+acquired = pytest.mark.parametrize("kind", ["lock", "rlock", "read", *COUNTED])
+
+
+@acquired
+def test_acquired_and_left_to_a_stack(client: snib.Client, kind: str) -> None:
+    lock = KINDS[kind](client)
+    if kind in COUNTED:
+        lock.init(3)
+    with contextlib.ExitStack() as stack:
+        assert lock.acquire(timeout=PATIENCE)
+        stack.push(lock)
+    assert client.stats().held == 0
+    if kind in COUNTED:
+        lock.force_release()
+
+
+@acquired
+def test_acquired_and_left_to_a_stack_in_asyncio(server: Server, kind: str) -> None:
+    """The caller's own ends, and not that of another task's block, or of a block around it."""
+
+    async def acquire_and_end(lock: Any) -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            assert await lock.acquire(timeout=PATIENCE)
+            stack.push_async_exit(lock)
+
+    async def main() -> None:
+        async with aio.connect(server.url) as client:
+            lock = KINDS[kind](client)
+            if kind in COUNTED:
+                await lock.init(3)
+            await acquire_and_end(lock)
+            assert client.stats().held == 0
+            if kind not in ("lock", "rlock"):
+                begun, ending = asyncio.Event(), asyncio.Event()
+
+                async def another() -> None:
+                    async with lock as hold:
+                        begun.set()
+                        await ending.wait()
+                        hold.check()
+
+                task = asyncio.create_task(another())
+                await begun.wait()
+                await acquire_and_end(lock)
+                assert client.stats().held == 1
+                with pytest.raises(snib.NotHeld):
+                    await lock.__aexit__(None, None, None)
+                ending.set()
+                await task
+                assert client.stats().held == 0
+            if kind != "lock":
+                async with lock:
+                    await acquire_and_end(lock)
+                    assert client.stats().held == 1
+                assert client.stats().held == 0
+            with pytest.raises(ZeroDivisionError):
+                async with contextlib.AsyncExitStack() as stack:
+                    stack.push_async_exit(lock)
+                    raise ZeroDivisionError
+            if kind in COUNTED:
+                await lock.force_release()
+
+    asyncio.run(main())
+
+
+def test_a_block_that_a_task_has_left_behind(server: Server) -> None:
+    """wait_for() of older versions makes a task for what it waits for."""
+
+    async def main() -> None:
+        async with aio.connect(server.url) as client:
+            lock = client.lock("left")
+            await asyncio.create_task(lock.__aenter__())
+            assert client.stats().held == 1
+            await lock.__aexit__(None, None, None)
+            assert client.stats().held == 0
+
+    asyncio.run(main())

@@ -80,14 +80,77 @@ def test_tasks_that_share_what_hold_returns(server: Server, spans: Spans, caplog
 
 
 def test_left_in_another_thread(client: snib.Client, spans: Spans) -> None:
-    """As frameworks do with generators."""
+    """By hand, without a mark of the block: it is another caller's, as without spans."""
     lock = traced(client.lock("a"), tracer_provider=spans.provider)
-    thread = threading.Thread(target=lock.__enter__)
+    ending = threading.Event()
+
+    def work() -> None:
+        with lock:
+            begun.set()
+            ending.wait()
+
+    begun = threading.Event()
+    thread = threading.Thread(target=work)
     thread.start()
+    begun.wait()
+    with pytest.raises(snib.NotHeld):
+        lock.__exit__(None, None, None)
+    assert client.lock("a").locked()
+    ending.set()
     thread.join()
-    lock.__exit__(None, None, None)
     assert spans.take() == RELEASED
     assert not client.lock("a").locked()
+
+
+def test_acquired_and_left_to_a_stack(server: Server, spans: Spans) -> None:
+    """What acquire() has taken has no span to end, and is given back nevertheless; not what another block has."""
+
+    async def main() -> None:
+        async with snib.aio.connect(server.url) as client:
+            pool = client.permits("pool")
+            await pool.init(2)
+            both = traced(pool, tracer_provider=spans.provider)
+            for inside in (False, True):
+                async with contextlib.AsyncExitStack() as outer:
+                    if inside:
+                        begun, ending = asyncio.Event(), asyncio.Event()
+
+                        async def work() -> None:
+                            async with both as hold:
+                                begun.set()
+                                await ending.wait()
+                                hold.check()
+
+                        task = asyncio.create_task(work())
+                        await begun.wait()
+                        outer.callback(ending.set)
+                    async with contextlib.AsyncExitStack() as stack:
+                        assert await both.acquire(timeout=PATIENCE)
+                        stack.push_async_exit(both)
+                    assert client.stats().held == inside
+                if inside:
+                    await task
+                assert client.stats().held == 0
+
+    with snib.connect(server.url) as client:
+        lock = traced(client.lock("a"), tracer_provider=spans.provider)
+        with contextlib.ExitStack() as stack:
+            assert lock.acquire()
+            stack.push(lock)
+        assert client.stats().held == 0
+    asyncio.run(main())
+
+
+def test_left_behind_by_a_task(server: Server, spans: Spans) -> None:
+    async def main() -> None:
+        async with snib.aio.connect(server.url) as client:
+            lock = traced(client.lock("a"), tracer_provider=spans.provider)
+            await asyncio.create_task(lock.__aenter__())
+            await lock.__aexit__(None, None, None)
+            assert client.stats().held == 0
+
+    asyncio.run(main())
+    assert spans.take() == RELEASED
 
 
 def test_generators_that_others_end(server: Server, spans: Spans, caplog: pytest.LogCaptureFixture) -> None:

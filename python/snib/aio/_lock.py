@@ -236,20 +236,36 @@ class _Blocks:
         self._begun[next(self._numbers)] = caller, hold, guard, _innermost.get(), block
         _innermost.set(weakref.ref(hold))
 
-    def end(self, lock: Holdable, ending: int, block: Block) -> tuple[int, Hold, Guard]:
-        """The block that ends, with its caller; if its frame does not tell, the innermost one of the task that ends it.
+    def end(self, ending: int, block: Block) -> tuple[int, Hold, Guard] | None:
+        """The block that ends, with its caller; if its frame does not tell, the innermost one of the task that ends it; or
+        None.
 
         Its number is given: near the limit of recursion, there is room to find it where __aenter__ did, and not here.
         """
-        caller, hold, guard, outer, _ = self._begun.pop(self._find(lock, ending, block))
+        return self._pop(self._find(ending, block))
+
+    def end_left(self) -> tuple[int, Hold, Guard] | None:
+        """The newest one whose task has ended without it, as wait_for() may make one for __aenter__(); or None."""
+        begun = self._begun.copy()
+        for number in reversed(begun):
+            if begun[number][2].is_over():
+                return self._pop(number)
+        return None
+
+    def _pop(self, number: int | None) -> tuple[int, Hold, Guard] | None:
+        begun = None if number is None else self._begun.pop(number, None)
+        if begun is None:
+            return None
+        caller, hold, guard, outer, _ = begun
         if self._is_here(hold):
             _innermost.set(outer)
         return caller, hold, guard
 
-    def _find(self, lock: Holdable, caller: int, block: Block) -> int:
+    def _find(self, caller: int, block: Block) -> int | None:
         newest, found, best = None, None, 0
-        begun = [*self._begun.items()]
-        for number, (other, _, _, _, at) in begun[::-1]:  # no generator: what a signal raises there is lost
+        begun = self._begun.copy()
+        for number in reversed(begun):  # no generator: what a signal raises there is lost
+            other, _, _, _, at = begun[number]
             own = other == caller
             if own and at == block:  # the usual case
                 return number
@@ -258,22 +274,7 @@ class _Blocks:
                 found, best = number, like
             if own and newest is None:
                 newest = number
-        if found is None:
-            found = newest
-        return self._discarded(lock) if found is None else found
-
-    def _discarded(self, lock: Holdable) -> int:
-        """A block that ends in another task: of one that has ended, or else of this context, or the first."""
-        begun = [*self._begun.items()]
-        for number, (_, _, guard, _, _) in begun[::-1]:
-            if guard.is_over():
-                return number
-        for number, (_, hold, _, _, _) in begun[::-1]:
-            if self._is_here(hold):
-                return number
-        if begun:
-            return begun[0][0]
-        raise lock._not_held()
+        return newest if found is None else found
 
     def _is_here(self, hold: Hold) -> bool:
         known = _innermost.get()
@@ -354,7 +355,10 @@ class Holding(_core.Droppable):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        _, hold, guard = self._blocks.end(self._lock, self._lock._caller(), block_at())
+        begun = self._blocks.end(self._lock._caller(), block_at()) or self._blocks.end_left()
+        if begun is None:
+            raise self._lock._not_held(block=True)
+        _, hold, guard = begun
         lost = guard.end(error)
         await hold._end(lost or error)
         if lost is not None:
@@ -495,10 +499,16 @@ class Holdable(Named, BaseHoldable[Hold]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        caller, hold, guard = self._blocks.end(self, self._caller(), block_at())
+        caller, kept = self._caller(), self._kept()
+        begun = self._blocks.end(caller, block_at())
+        acquired = None if begun else kept.take(caller, others=False)  # by acquire(), as for AsyncExitStack.push_async_exit()
+        begun = begun or (None if acquired else self._blocks.end_left())
+        if begun is None:
+            await self._end_acquired(acquired, error)
+            return
+        caller, hold, guard = begun
         lost = guard.end(error)
         try:
-            kept = self._kept()
             if not kept.take_this(hold):  # the body released it, and perhaps acquired again
                 again = kept.take(caller, others=False)
                 if again is None:
@@ -510,6 +520,15 @@ class Holdable(Named, BaseHoldable[Hold]):
                 raise
         if lost is not None:
             raise lost from error
+
+    async def _end_acquired(self, hold: Hold | None, error: BaseException | None) -> None:
+        try:
+            if hold is None:
+                raise self._not_held(block=True)
+            await hold._end(error)
+        except Error:
+            if error is None:
+                raise
 
 
 class AnyLock(Holdable):

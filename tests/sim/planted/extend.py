@@ -139,9 +139,23 @@ MUTANTS = [
     Mutant(
         "a late renewal gives a member its former lease",
         "engine/watchdog.c",
-        "batch->lease_ms <= hold->lease_ms);",
+        "batch->lease_ms == hold->lease_ms);",
         "batch->lease_ms);",
-        "unit_former",
+        "unit_redirects",
+    ),
+    Mutant(
+        "a late renewal shortens a longer lease that a member has got since",
+        "engine/watchdog.c",
+        "batch->lease_ms == hold->lease_ms);",
+        "batch->lease_ms <= hold->lease_ms);",
+        "unit_redirects",
+    ),
+    Mutant(
+        "an extension that ASK has led elsewhere is judged by the node of the name alone",
+        "engine/extend.c",
+        "undone = hold->acquired_at <= node->shortens_at; return undone;",
+        "(void)node; return undone;",
+        "unit_former extension_by_ask_is_undone",
     ),
     Mutant(
         "a hold of several clients keeps the lease of its watchdog",

@@ -598,8 +598,8 @@ MUTANTS = [
     Mutant(
         "an extension is believed while a shorter lease may still arrive",
         "engine/extend.c",
-        "return hold->acquired_at <= hold->gate->node->shortens_at;",
-        "return hold == NULL;",
+        "bool undone = hold->acquired_at <= hold->gate->node->shortens_at;",
+        "bool undone = hold == NULL;",
         "unit_extend",
     ),
     Mutant(

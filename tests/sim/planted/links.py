@@ -111,8 +111,15 @@ MUTANTS = [
     Mutant(
         "a renewal with more answers than questions is believed",
         "locks/kind.c",
-        "n % 2 == 1 && n / 2 <= holds;",
-        "n % 2 == 1;",
+        "&& reply[i].integer <= (int64_t)holds;",
+        ";",
+        "unit_odd_replies of_another_script",
+    ),
+    Mutant(
+        "the refusal of a multi lock renews what it is taken for",
+        "locks/kind.c",
+        "reply[i].integer > last && ",
+        "",
         "unit_odd_replies of_another_script",
     ),
     Mutant(

@@ -177,7 +177,7 @@ MUTANTS = [
     Mutant(
         "a number whose lease a request astray may shorten goes on to another hold, which may be extended",
         "engine/tenure.c",
-        "!snib__extend_is_undone(hold) &&",
+        "!snib__extend_is_undone(e, hold) &&",
         "",
         "unit_tenure doubts_by_command",
     ),
