@@ -131,6 +131,7 @@ def test_acquired_and_left_to_a_stack(server: Server, spans: Spans) -> None:
                 if inside:
                     await task
                 assert client.stats().held == 0
+            await pool.force_release()
 
     with snib.connect(server.url) as client:
         lock = traced(client.lock("a"), tracer_provider=spans.provider)

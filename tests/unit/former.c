@@ -146,7 +146,7 @@ static void late_ask_counts_no_more(void **state)
         assert_int_equal(served_by(engine, "foo"), back ? 'b' : 'c');
         assert_int_equal(peers[0].asking, 0);
         assert_int_equal(peers[back ? 1 : 2].releases,
-                         release * (1 + back));                   /* and what it gave up */
+                         release * (1 + back));                    /* and what it gave up */
         assert_true(release || peers[back ? 1 : 2].lease_ms >= 0); /* nothing that shortens */
         snib__engine_free(engine);
     }

@@ -698,7 +698,8 @@ static void late_correction_shortens_no_extension(void **state)
         const snib__time deadline = hold->deadline;
         peers[0].renewals = 0;
         pass(engine, now + SECOND);
-        assert_int_equal(peers[0].renewals, lease == 0); /* a fixed lease has a request of its own */
+        assert_int_equal(peers[0].renewals,
+                         lease == 0); /* a fixed lease has a request of its own */
         assert_true(peers[0].lease_ms > 0);
         assert_int_equal(hold->deadline, deadline);
         snib__engine_free(engine);
