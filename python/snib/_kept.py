@@ -84,6 +84,14 @@ def likeness(begun: Block | None, ended: Block, own: bool, others: bool = True) 
     return like
 
 
+def is_of_stack(block: Block) -> bool:
+    """Whether an ExitStack is among its managers."""
+    for _, code, is_stack, _ in block:
+        if code is None and is_stack:
+            return True
+    return False
+
+
 def _may_move(key: _Key, others: bool) -> bool:
     _, code, between, _ = key
     if code is None:
@@ -127,9 +135,11 @@ class Kept(Generic[H]):
 
     def ending(self, caller: int, block: Block, others: bool) -> H | None:
         """What a block that ends gives back: its own hold, which need be neither the caller's newest nor the
-        caller's; or else the caller's newest, rather one of `with`.  Without removing it.
+        caller's; or else the caller's newest, rather one of `with`.  Without removing it.  But an ExitStack that no block
+        of the caller knows has been given what acquire() took, by push().
         """
-        found = within = other = None
+        found = within = acquired = None
+        is_pushed = is_of_stack(block)
         best = 0
         for held_by, hold, _, taken_in in reversed(self._holds.copy().values()):
             own = held_by == caller
@@ -138,11 +148,21 @@ class Kept(Generic[H]):
                 if taken_in == block and own:
                     return hold
                 found, best = hold, like
-            if own:
-                if taken_in is not None:
-                    within = within or hold
-                other = other or hold
-        return found or within or other
+            if own and taken_in is not None:
+                within = within or hold
+                is_pushed = is_pushed and not is_of_stack(taken_in)
+            elif own:
+                acquired = acquired or hold
+        if found is None and is_pushed:
+            found = acquired
+        return found or within or acquired
+
+    def has_acquired(self, caller: int) -> bool:
+        """Whether the caller has a hold that no `with` took."""
+        for held_by, _, _, block in self._holds.copy().values():
+            if held_by == caller and block is None:
+                return True
+        return False
 
     def take_this(self, hold: H) -> bool:
         """This hold, unless it was already taken."""

@@ -22,6 +22,7 @@ import asyncio
 import contextlib
 import logging
 import sys
+import threading
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from contextvars import ContextVar, Token
 from functools import partial
@@ -49,7 +50,7 @@ from ._codes import Busy, Lost, Timeout
 from ._error import Error
 from ._figures import COUNTERS, GAUGES, REASONS, cumulated
 from ._hold import OWNED
-from ._kept import Block, block_at, likeness
+from ._kept import Block, block_at, is_of_stack, likeness
 from ._links import Holder, Holders
 
 __all__ = [
@@ -65,7 +66,6 @@ __all__ = [
 L = TypeVar("L", bound="protocols.Lock | protocols.AsyncLock")
 H = TypeVar("H", bound="protocols.Hold | protocols.AsyncHold")
 
-_BLOCKS: ContextVar[tuple[Any, ...]] = ContextVar("snib-blocks", default=())  # of this context, see _Entered
 
 
 # ---- Spans ---------------------------------------------------------------------------------------
@@ -203,17 +203,25 @@ _UNSHOWN = Exception("not shown")  # a body's failure that nobody handles any mo
 _UNSEEN = _Wait(None)  # has no state, so it serves all
 
 
-def _task_here() -> ref[asyncio.Task[Any]] | None:
+def _task_here() -> asyncio.Task[Any] | None:
     try:
-        task = asyncio.current_task()
+        return asyncio.current_task()
     except RuntimeError:  # no event loop of asyncio
-        task = None
-    return None if task is None else ref(task)
+        return None
 
 
-def _is_over(known: ref[asyncio.Task[Any]]) -> bool:
-    task = known()
-    return task is None or task.done()
+def _caller_of(lock: Any) -> int:
+    """The thread or task, as the lock tells them apart."""
+    if callable(known := getattr(lock, "_caller", None)):
+        return int(known())
+    task = _task_here()
+    return threading.get_ident() if task is None else id(task)
+
+
+def _has_acquired(lock: Any, caller: int) -> bool:
+    """Whether acquire() of the lock has taken something for the caller that is not released yet, as far as that is known."""
+    known = getattr(lock, "_kept", None)
+    return callable(known) and known().has_acquired(caller)
 
 
 class _Entered:
@@ -221,40 +229,60 @@ class _Entered:
 
     _inside: list[Any]
 
-    def _note(self, inside: Any, block: Block) -> None:
+    def _note(self, inside: Any, lock: Any, block: Block) -> None:
         """Remember what the end of this block is about."""
-        inside._is_entered = True
+        task = _task_here()
         inside._block = block
-        inside._task = _task_here()
+        inside._caller = _caller_of(lock)
+        inside._task = None if task is None else ref(task)
         self._inside.append(inside)
-        _BLOCKS.set((*(block for block in _BLOCKS.get() if block._is_entered), inside))
 
-    def _noted(self, block: Block) -> Any:
-        """What this block is about; if its frame does not tell, what the innermost one of this context is, or one that a
-        task has left behind.  None: it ends what acquire() has taken, or nothing.
+    def _noted(self, lock: Any, block: Block) -> Any:
+        """What this block is about; if its frame does not tell, what the innermost one of the caller is, or one that a task
+        has left behind.  None: it ends what acquire() has taken, or nothing.  All as for the lock itself.
 
-        Blocks need not end in the order of their nesting, nor in the context where they began.
+        Blocks need not end in the order of their nesting, nor in the thread or task where they began.
         """
-        here = [inside for inside in reversed(_BLOCKS.get()) if inside in self._inside]
-        for inside in here:
-            if inside._block == block:  # the usual case, first
+        caller = _caller_of(lock)
+        acquired = _has_acquired(lock, caller)
+        is_pushed = acquired and is_of_stack(block)
+        found, newest, left, best = None, None, None, 0
+        for inside in self._inside[::-1]:
+            own = inside._caller == caller
+            if own and inside._block == block:  # the usual case
                 return inside
-        found, best = here[0] if here else None, 0
-        for inside in (*here, *reversed(self._inside)):
-            like = likeness(inside._block, block, inside in here)
-            if like > best:
+            like = 2 * likeness(inside._block, block, own) + own
+            if like > best and like > 1:
                 found, best = inside, like
-            if found is None and inside._task is not None and _is_over(inside._task):
-                found = inside
+            if own:
+                newest = newest or inside
+                is_pushed = is_pushed and not is_of_stack(inside._block)
+            elif not acquired and inside._is_left():
+                left = left or inside
+        if found is None and not is_pushed:
+            found = newest or left
         return found
 
     def _forget(self, inside: Any) -> Any:
         """May be called again."""
-        inside._is_entered = False
         if inside in self._inside:
             self._inside.remove(inside)
-        _BLOCKS.set(tuple(block for block in _BLOCKS.get() if block is not inside))
         return inside
+
+
+class _Noted:
+    """What one block is about: where it began."""
+
+    _block: Block
+    _caller: int
+    _task: ref[asyncio.Task[Any]] | None
+
+    def _is_left(self) -> bool:
+        """Whether the task that began it has ended."""
+        if self._task is None:
+            return False
+        task = self._task()
+        return task is None or task.done()
 
 
 class _Traced(_Entered, Generic[L]):
@@ -306,12 +334,9 @@ class _Traced(_Entered, Generic[L]):
         return f"<{type(self).__module__}.{type(self).__name__} of {self.lock!r}>"
 
 
-class _Held(Generic[H]):
+class _Held(_Noted, Generic[H]):
     """A hold, and its span until it ends."""
 
-    _is_entered = False
-    _block: Block | None = None
-    _task: ref[asyncio.Task[Any]] | None = None
     _holder: Holder | None = None
 
     def __init__(self, traced: _Traced[Any], hold: H) -> None:
@@ -480,18 +505,29 @@ class TracedLock(_core.Scope, _Traced[protocols.Lock]):
     def _enter(self, slot: list[TracedHold]) -> TracedHold:
         slot.extend(starmap(self.hold, [()]))  # likewise
         slot[0].__enter__()
-        self._note(slot[0], block_at())
+        self._note(slot[0], self.lock, block_at())
         return slot[0]
 
     def _leave(self, slot: list[TracedHold], failed: bool) -> None:
         if not slot:
-            slot.append(self._noted(block_at()))
+            slot.append(self._noted(self.lock, block_at()))
         if slot[0] is None:
-            error = (sys.exc_info()[1] or _UNSHOWN) if failed else None
-            self.lock.__exit__(type(error) if error else None, error, error.__traceback__ if error else None)
+            self._leave_acquired(slot, failed)
             return
         self._forget(slot[0])
         slot[0]._leave([], failed)
+
+    def _leave_acquired(self, slot: list[Any], failed: bool) -> None:
+        """What acquire() has taken; another call is about the same, and not about the next one."""
+        lock: Any = self.lock
+        is_again = len(slot) > 1
+        if not is_again:
+            slot.append([])
+        if isinstance(lock, _core.Scope):
+            lock._leave(slot[1], failed)
+        elif not is_again:
+            error = (sys.exc_info()[1] or _UNSHOWN) if failed else None
+            lock.__exit__(type(error) if error else None, error, error.__traceback__ if error else None)
 
     if TYPE_CHECKING:
 
@@ -531,12 +567,9 @@ class AsyncTracedHold(_Held[protocols.AsyncHold]):
             await self.hold.__aexit__(kind, error, trace)
 
 
-class AsyncTracedHolding(_Entered):
+class AsyncTracedHolding(_Entered, _Noted):
     """What hold() returns: `async with` it, or `await` it for the hold."""
 
-    _is_entered = False
-    _block: Block | None = None
-    _task: ref[asyncio.Task[Any]] | None = None
 
     def __init__(self, traced: AsyncTracedLock, holding: protocols.AsyncHolding) -> None:
         self._traced = traced
@@ -560,7 +593,7 @@ class AsyncTracedHolding(_Entered):
             hold = await self._holding.__aenter__()
         held = AsyncTracedHold(self._traced, hold)
         held._begin_within()
-        self._note(held, block_at())
+        self._note(held, self._traced.lock, block_at())
         return held
 
     async def __aexit__(
@@ -569,7 +602,7 @@ class AsyncTracedHolding(_Entered):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        noted = self._noted(block_at())
+        noted = self._noted(self._traced.lock, block_at())
         if noted is None:
             await self._holding.__aexit__(kind, error, trace)
             return
@@ -612,7 +645,7 @@ class AsyncTracedLock(_Traced[protocols.AsyncLock]):
     async def __aenter__(self) -> AsyncTracedHold:
         holding = self.hold()
         hold = await holding.__aenter__()
-        self._note(holding, block_at())
+        self._note(holding, self.lock, block_at())
         return hold
 
     async def __aexit__(
@@ -621,7 +654,7 @@ class AsyncTracedLock(_Traced[protocols.AsyncLock]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        noted = self._noted(block_at())
+        noted = self._noted(self.lock, block_at())
         if noted is None:
             await self.lock.__aexit__(kind, error, trace)
         else:

@@ -479,6 +479,14 @@ def test_acquired_and_left_to_a_stack(client: snib.Client, kind: str) -> None:
         assert lock.acquire(timeout=PATIENCE)
         stack.push(lock)
     assert client.stats().held == 0
+    if kind != "lock":
+        with lock as hold:
+            with contextlib.ExitStack() as stack:
+                assert lock.acquire(timeout=PATIENCE)
+                stack.push(lock)
+            hold.check()
+            assert client.stats().held == 1
+        assert client.stats().held == 0
     if kind in COUNTED:
         lock.force_release()
 
@@ -518,8 +526,9 @@ def test_acquired_and_left_to_a_stack_in_asyncio(server: Server, kind: str) -> N
                 await task
                 assert client.stats().held == 0
             if kind != "lock":
-                async with lock:
+                async with lock as hold:
                     await acquire_and_end(lock)
+                    hold.check()
                     assert client.stats().held == 1
                 assert client.stats().held == 0
             with pytest.raises(ZeroDivisionError):

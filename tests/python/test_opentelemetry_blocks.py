@@ -102,44 +102,87 @@ def test_left_in_another_thread(client: snib.Client, spans: Spans) -> None:
     assert not client.lock("a").locked()
 
 
+async def acquire_and_end(lock: Any) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        assert await lock.acquire(timeout=PATIENCE)
+        stack.push_async_exit(lock)
+
+
 def test_acquired_and_left_to_a_stack(server: Server, spans: Spans) -> None:
-    """What acquire() has taken has no span to end, and is given back nevertheless; not what another block has."""
+    """What acquire() has taken has no span to end, and is given back nevertheless; not what a block has that another task
+    has begun, has left behind, or has around this task's beginning, nor what one of its own has.
+    """
 
     async def main() -> None:
         async with snib.aio.connect(server.url) as client:
             pool = client.permits("pool")
             await pool.init(2)
             both = traced(pool, tracer_provider=spans.provider)
-            for inside in (False, True):
-                async with contextlib.AsyncExitStack() as outer:
-                    if inside:
-                        begun, ending = asyncio.Event(), asyncio.Event()
+            await acquire_and_end(both)
+            assert client.stats().held == 0
+            begun, ending = asyncio.Event(), asyncio.Event()
 
-                        async def work() -> None:
-                            async with both as hold:
-                                begun.set()
-                                await ending.wait()
-                                hold.check()
+            async def work() -> None:
+                async with both as hold:
+                    begun.set()
+                    await ending.wait()
+                    hold.check()
 
-                        task = asyncio.create_task(work())
-                        await begun.wait()
-                        outer.callback(ending.set)
-                    async with contextlib.AsyncExitStack() as stack:
-                        assert await both.acquire(timeout=PATIENCE)
-                        stack.push_async_exit(both)
-                    assert client.stats().held == inside
-                if inside:
-                    await task
-                assert client.stats().held == 0
+            async def numbers() -> AsyncIterator[Any]:
+                async with both as hold:
+                    yield hold
+
+            task = asyncio.create_task(work())
+            await begun.wait()
+            await acquire_and_end(both)
+            assert client.stats().held == 1
+            ending.set()
+            await task
+            left = numbers()
+            hold = await asyncio.create_task(left.__anext__())  # type: ignore[arg-type]
+            await acquire_and_end(both)
+            hold.check()
+            await left.aclose()  # type: ignore[attr-defined]
+            assert client.stats().held == 0
+            async with both as hold:
+                await asyncio.create_task(acquire_and_end(both))
+                hold.check()
+                await acquire_and_end(both)
+                hold.check()
+            assert client.stats().held == 0
             await pool.force_release()
 
     with snib.connect(server.url) as client:
-        lock = traced(client.lock("a"), tracer_provider=spans.provider)
-        with contextlib.ExitStack() as stack:
-            assert lock.acquire()
-            stack.push(lock)
-        assert client.stats().held == 0
+        lock = traced(client.rlock("a"), tracer_provider=spans.provider)
+        for _ in range(2):
+            with contextlib.ExitStack() as stack:
+                assert lock.acquire()
+                stack.push(lock)
+            assert client.stats().held == 0
+            with lock as hold:
+                with contextlib.ExitStack() as stack:
+                    assert lock.acquire()
+                    stack.push(lock)
+                hold.check()
+            assert client.stats().held == 0
     asyncio.run(main())
+
+
+def test_a_failed_end_is_of_one_hold(server: Server, spans: Spans) -> None:
+    """A release that fails is not tried with the next of the caller's holds."""
+    with snib.connect(server.url, patience=0.3, try_timeout=0.1) as client:
+        pool = client.permits("pool")
+        pool.init(2)
+        both = traced(pool, tracer_provider=spans.provider)
+        assert both.acquire(timeout=PATIENCE)
+        stack = contextlib.ExitStack()
+        assert both.acquire(timeout=PATIENCE)
+        stack.push(both)
+        with server.stopped(), pytest.raises(snib.Error):
+            stack.close()
+        assert client.stats().held == 1
+        both.release()
+        pool.force_release()
 
 
 def test_left_behind_by_a_task(server: Server, spans: Spans) -> None:

@@ -30,7 +30,7 @@ from .._base import (
 from .._codes import InvalidArgument
 from .._error import Error
 from .._hold import GIVEN_BACK, LEAVING, OWNED, BaseHold, LockInfo, State, make_info, unrepeatable
-from .._kept import Block, block_at, likeness
+from .._kept import Block, block_at, is_of_stack, likeness
 from .._stays import stays
 from .._times import acquire_ms, lease_ms, wait_ms
 from ._guard import Guard
@@ -236,13 +236,13 @@ class _Blocks:
         self._begun[next(self._numbers)] = caller, hold, guard, _innermost.get(), block
         _innermost.set(weakref.ref(hold))
 
-    def end(self, ending: int, block: Block) -> tuple[int, Hold, Guard] | None:
+    def end(self, ending: int, block: Block, acquired: bool = False) -> tuple[int, Hold, Guard] | None:
         """The block that ends, with its caller; if its frame does not tell, the innermost one of the task that ends it; or
-        None.
+        None.  acquired: acquire() has taken something for that task, which may have been pushed, see Kept.ending().
 
         Its number is given: near the limit of recursion, there is room to find it where __aenter__ did, and not here.
         """
-        return self._pop(self._find(ending, block))
+        return self._pop(self._find(ending, block, acquired))
 
     def end_left(self) -> tuple[int, Hold, Guard] | None:
         """The newest one whose task has ended without it, as wait_for() may make one for __aenter__(); or None."""
@@ -261,8 +261,9 @@ class _Blocks:
             _innermost.set(outer)
         return caller, hold, guard
 
-    def _find(self, caller: int, block: Block) -> int | None:
+    def _find(self, caller: int, block: Block, acquired: bool) -> int | None:
         newest, found, best = None, None, 0
+        is_pushed = acquired and is_of_stack(block)
         begun = self._begun.copy()
         for number in reversed(begun):  # no generator: what a signal raises there is lost
             other, _, _, _, at = begun[number]
@@ -272,9 +273,10 @@ class _Blocks:
             like = 2 * likeness(at, block, own) + own
             if like > best and like > 1:  # the newest of those that are as like
                 found, best = number, like
-            if own and newest is None:
-                newest = number
-        return newest if found is None else found
+            if own:
+                newest = number if newest is None else newest
+                is_pushed = is_pushed and not is_of_stack(at)
+        return newest if found is None and not is_pushed else found
 
     def _is_here(self, hold: Hold) -> bool:
         known = _innermost.get()
@@ -500,7 +502,7 @@ class Holdable(Named, BaseHoldable[Hold]):
         trace: TracebackType | None,
     ) -> None:
         caller, kept = self._caller(), self._kept()
-        begun = self._blocks.end(caller, block_at())
+        begun = self._blocks.end(caller, block_at(), kept.has_acquired(caller))
         acquired = None if begun else kept.take(caller, others=False)  # by acquire(), as for AsyncExitStack.push_async_exit()
         begun = begun or (None if acquired else self._blocks.end_left())
         if begun is None:
