@@ -247,7 +247,7 @@ void snib__lane_down(struct snib__engine *e, struct snib__link *link, int32_t co
     struct snib__node *node = link->node;
     struct snib__request request;
     link->wanted = false;
-    if (code != SNIB_OK)
+    if (code != SNIB_OK && !node->leaving)
         snib__engine_log(e, SNIB_LOG_INFO, "lost one of the connections to %s",
                          snib__node_where(e, node));
     if (snib__node_ready(node) && snib__lane_kill(e, node, now) < 0)

@@ -138,6 +138,7 @@ void snib__node_readdress(struct snib__engine *e, struct snib__node *node,
     if (node->addressed)
         node_failed_over(e, node, now);
     node->identity++;
+    node->leaving = true;
     node_set_address(node, address);
     snib__lane_close_all(e, node, SNIB_EUNREACHABLE, now);
     for (int kind = 0; kind < 2; kind++) {
@@ -148,6 +149,7 @@ void snib__node_readdress(struct snib__engine *e, struct snib__node *node,
         link->next_try = now;
         link->connect = link->wanted;
     }
+    node->leaving = false;
 }
 
 /* The patience of its operations begins, or counts from another time. */
@@ -332,8 +334,8 @@ void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib_
     struct snib__node *node = link->node;
     struct snib__conn *conn = &link->conn;
     struct snib__request request;
-    bool leaves = node->idle && link->close && code == SNIB_EUNREACHABLE;
-    if (!leaves) /* otherwise the client has closed it, because the cluster's map does not name it */
+    bool leaves = node->leaving || (node->idle && link->close && code == SNIB_EUNREACHABLE);
+    if (!leaves) /* otherwise the client has closed it, because the server is another, or the cluster's map does not name it */
         node_tell_failure(e, node, conn, code, os_error, now);
     if (since > node->dull_since)
         since = node->dull_since; /* it was ready meanwhile, but useless */

@@ -274,6 +274,10 @@ static void sentinel_follow(struct snib__engine *e, const struct snib__sentinel 
         snib__engine_log(e, home->addressed ? SNIB_LOG_WARNING : SNIB_LOG_INFO,
                          "%s says that the master of \"%.60s\" is %s", one->node->where,
                          e->config.service, snib__address_text(&one->address, where));
+        if (home->addressed) {
+            map->moved_at = now;
+            map->swing = snib__sentinel_longer(map->swing, SENTINEL_HURRY, SNIB__SENTINEL_REST);
+        }
         home->blamed = NULL;
         home->others = 0;
         home->words[0] = 0;
@@ -457,8 +461,10 @@ static void sentinel_wanted(struct snib__engine *e, struct snib__node *node, sni
 static void sentinel_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     struct snib__sentinel *one = snib__sentinel_of(e, link->node);
-    if (!one && link->kind == SNIB__COMMAND)
+    if (!one && link->kind == SNIB__COMMAND) {
         snib__sentinels_of(e)->failed = false;
+        snib__sentinels_of(e)->swing = 0;
+    }
     if (one && link->kind == SNIB__PUBSUB)
         snib__ear_ready(one);
     if (one && link->kind == SNIB__COMMAND && one->asked)
@@ -484,8 +490,11 @@ static void sentinel_down(struct snib__engine *e, struct snib__link *link, int32
     struct snib__sentinel *one = snib__sentinel_of(e, link->node);
     if (!one) { /* the master */
         map->failed |= link->kind == SNIB__COMMAND;
-        if (link->kind == SNIB__COMMAND && map->next > now + SENTINEL_EAGER)
-            map->next = now;
+        /* but sentinels that contradict each other are not followed to and fro without a pause */
+        snib__time again = map->moved_at + map->swing;
+        snib__time soon = map->swing > 0 && again > now ? again : now;
+        if (link->kind == SNIB__COMMAND && map->next > soon + SENTINEL_EAGER)
+            map->next = soon;
     } else if (link->kind == SNIB__PUBSUB) {
         snib__ear_down(one, now);
     } else {

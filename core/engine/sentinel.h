@@ -46,16 +46,18 @@ struct snib__sentinel {
 struct snib__sentinels {
     struct snib__sentinel all[SNIB__SENTINELS_MAX];
     uint32_t n;
-    uint32_t turn;     /* the last one asked */
-    uint32_t left;     /* how many the round has still to ask */
-    bool round;        /* a round is running */
-    bool failed;       /* home is down, and was tried at this address */
-    bool told;         /* that sentinels were set up anew, which name another master, */
-    bool told_unaware; /* ... or that none knows the service any more */
-    uint64_t epoch;    /* the highest that was believed */
-    snib__time late;   /* when the next one is asked in parallel */
-    snib__time next;   /* when the next round begins */
-    snib__time pause;  /* after the last useless round */
+    uint32_t turn;       /* the last one asked */
+    uint32_t left;       /* how many the round has still to ask */
+    bool round;          /* a round is running */
+    bool failed;         /* home is down, and was tried at this address */
+    bool told;           /* that sentinels were set up anew, which name another master, */
+    bool told_unaware;   /* ... or that none knows the service any more */
+    uint64_t epoch;      /* the highest that was believed */
+    snib__time late;     /* when the next one is asked in parallel */
+    snib__time next;     /* when the next round begins */
+    snib__time moved_at; /* when another address was believed than before, ... */
+    snib__time swing; /* ... and how long that is tried: longer each time, until one is reached */
+    snib__time pause; /* after the last useless round */
 };
 
 static inline struct snib__sentinels *snib__sentinels_of(const struct snib__engine *e)

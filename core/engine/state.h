@@ -262,6 +262,7 @@ struct snib__node { /* one server */
     bool addressed;    /* `address` is set */
     bool inherited;    /* it took over names with holds: ask it about them */
     bool idle;         /* it serves nothing any more: do not reconnect */
+    bool leaving;      /* its connections are closed to go to another address */
     uint8_t kind;      /* enum snib__node_kind */
     uint8_t others;    /* so many more nodes were of no more use than `blamed`, or than this one */
     snib__time ask_at; /* a question about a fixed lease had no answer: ask again; SNIB__NEVER */

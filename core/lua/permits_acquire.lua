@@ -4,7 +4,7 @@
 -- KEYS[1] free permits   KEYS[2] taken ones
 -- ARGV[1] lease in ms   ARGV[2] channel   ARGV[3...] an id of 16 bytes for each permit
 -- Reply: nil taken; -3 fewer exist in total; otherwise the ms until the next lease ends, or -1.
--- A repeated request finds its ids taken and is granted again.
+-- A repeated request finds its ids taken, all of them, and is granted again.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
@@ -32,7 +32,18 @@ local function done(reply)
 end
 
 local n = #ARGV - 2
-local mine = redis.call('zscore', KEYS[2], ARGV[3])
+local there, ends_of = {}, {}
+for i = 3, #ARGV do
+    ends_of[i] = redis.call('zscore', KEYS[2], ARGV[i])
+    there[#there + 1] = ends_of[i] and ARGV[i] or nil
+end
+local mine = #there == n
+-- Redisson takes back no more than it needs of what has ended by its own clock: then the others begin again, too, or
+-- the total would change.
+if #there > 0 and not mine then
+    value = free(KEYS[1], KEYS[2], there)
+    more = true
+end
 if not mine and value < n then
     if text and n > value + redis.call('zcard', KEYS[2]) then
         -- A replica's number may be old.  This write changes nothing on a master, and a replica refuses it.
@@ -45,8 +56,7 @@ if not mine and value < n then
 end
 local taken = {}
 for i = 3, #ARGV do
-    local extended = mine and redis.call('zscore', KEYS[2], ARGV[i]) or 0
-    taken[#taken + 1] = math.max(now + ARGV[1], tonumber(extended))
+    taken[#taken + 1] = math.max(now + ARGV[1], tonumber(mine and ends_of[i] or 0))
     taken[#taken + 1] = ARGV[i]
 end
 if mine then

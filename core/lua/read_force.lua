@@ -4,7 +4,7 @@
 -- The readers' own leases remain, without meaning, and end by themselves.
 local mode = redis.call('hget', KEYS[1], 'mode')
 if mode == 'write' then
-    return 0
+    return redis.call('hdel', KEYS[1], '') -- 0; a replica refuses it, which may be behind
 elseif redis.call('exists', KEYS[1]) == 0 then
     return redis.call('del', KEYS[1]) -- see mutex_force
 end

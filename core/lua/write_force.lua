@@ -3,7 +3,7 @@
 -- Reply: 1 deleted, 0 there is no writer.  Anything that is not a read/write lock is left alone.
 local mode = redis.call('hget', KEYS[1], 'mode')
 if mode == 'read' then
-    return 0
+    return redis.call('hdel', KEYS[1], '') -- 0; a replica refuses it, which may be behind
 elseif redis.call('exists', KEYS[1]) == 0 then
     return redis.call('del', KEYS[1]) -- see mutex_force
 end

@@ -520,6 +520,54 @@ static void distant_master_is_reached(void **state)
     }
 }
 
+/* Sentinels that contradict each other at the same epoch, while nothing listens at either address: no storm. */
+static void masters_that_are_named_in_turn(void **state)
+{
+    (void)state;
+    for (int sentinels = 2; sentinels <= 3; sentinels++) {
+        struct snib__engine *engine = world(sentinels);
+        engine->config.patience = 60 * SECOND;
+        tell_all(sentinels, "m1", 1);
+        struct snib__hold *hold = held(engine, "m", 0);
+        peer("s1")->master = "m2";
+        peer("m2")->state = DOWN;
+        crash(engine, "m1");
+        const int connects = peer("m1")->connects + peer("m2")->connects;
+        pass(engine, 10 * SECOND);
+        assert_in_range(peer("m1")->connects + peer("m2")->connects - connects, 10, 300);
+        peer("m1")->state = UP;
+        PASS_UNTIL(engine, at(engine, "m1"), 5 * SECOND);
+        released(engine, hold, SNIB_OK);
+        snib__engine_free(engine);
+    }
+}
+
+/* The connections to a master that is left for the next one are not lost: only a failure of that is told. */
+static void master_that_is_left_has_not_failed(void **state)
+{
+    (void)state;
+    for (int silent = 0; silent < 2; silent++) {
+        struct snib__engine *engine = world(3);
+        engine->config.patience = 60 * SECOND;
+        snib__engine_log_level(engine, SNIB_LOG_INFO);
+        struct snib__hold *hold = held(engine, "m", 0);
+        int32_t level;
+        while (snib__engine_take_log(engine, &level))
+            continue;
+        peer("m2")->state = silent ? SILENT : UP;
+        tell_all(3, "m2", 2);
+        pass(engine, 20 * SECOND);
+        assert_int_equal(at(engine, "m2"), !silent);
+        int failed = 0;
+        for (const char *text; (text = snib__engine_take_log(engine, &level));)
+            failed += strstr(text, "no connection to") || strstr(text, "lost one of");
+        assert_int_equal(failed, silent);
+        if (!silent)
+            released(engine, hold, SNIB_OK);
+        snib__engine_free(engine);
+    }
+}
+
 /* A sentinel whose answer comes when the server of another one is tried for the second time is believed. */
 static void second_try_is_not_waited_for(void **state)
 {
@@ -823,6 +871,8 @@ int main(void)
         cmocka_unit_test(master_that_answers_is_left_for_a_higher_epoch),
         cmocka_unit_test(stale_sentinels_are_not_believed),
         cmocka_unit_test(distant_master_is_reached),
+        cmocka_unit_test(masters_that_are_named_in_turn),
+        cmocka_unit_test(master_that_is_left_has_not_failed),
         cmocka_unit_test(second_try_is_not_waited_for),
         cmocka_unit_test(epochs_may_begin_anew),
         cmocka_unit_test(addresses_that_lead_nowhere_have_no_vote),

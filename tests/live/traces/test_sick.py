@@ -132,6 +132,8 @@ def test_replica(run: Scripts) -> None:
     run("latch_count", "shut", INIT, 2, LATCH)
     run("semaphore_count", "s", INIT, 0, SC)
     run("permits_count", ["e", "et"], INIT, 1, SC)
+    run("write_acquire", ["w", "wm"], A, 60000, 0)
+    run("read_acquire", ["r", "rl", "rm"], A, 60000)
     run.redis.replicaof("127.0.0.1", 1)
     try:
         for script, keys, *args in (
@@ -147,6 +149,8 @@ def test_replica(run: Scripts) -> None:
             ("plain_force", ["k"], "c"),
             ("read_force", ["k"], "c"),
             ("write_force", ["k"], "c"),
+            ("read_force", ["w"], "c"),
+            ("write_force", ["r"], "c"),
             ("latch_count", ["k"], DOWN, 0, LATCH),
             ("latch_count", ["shut"], INIT, 1, LATCH),
             ("semaphore_count", ["s"], INIT, 1, SC),

@@ -60,6 +60,20 @@ MUTANTS = [
         "unit_sentinel",
     ),
     Mutant(
+        "sentinels that contradict each other are followed without a pause",
+        "engine/sentinel.c",
+        "snib__time soon = map->swing > 0 && again > now ? again : now;",
+        "snib__time soon = again > 0 ? now : now;",
+        "unit_sentinel masters_that_are_named_in_turn",
+    ),
+    Mutant(
+        "a master that is left for the next one has failed",
+        "engine/node.c",
+        "bool leaves = node->leaving || ",
+        "bool leaves = ",
+        "unit_sentinel master_that_is_left_has_not_failed",
+    ),
+    Mutant(
         "the epoch of the master is not noted",
         "engine/sentinel.c",
         "map->epoch = one->epoch;",
