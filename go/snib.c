@@ -6,7 +6,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "bf5d760f384aaa3b"
+#define SNIB_BUILD_ID "21677e8c390eb17b"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -16755,6 +16755,7 @@ struct snib__node { /* one server */
     bool addressed;    /* `address` is set */
     bool inherited;    /* it took over names with holds: ask it about them */
     bool idle;         /* it serves nothing any more: do not reconnect */
+    bool leaving;      /* its connections are closed to go to another address */
     uint8_t kind;      /* enum snib__node_kind */
     uint8_t others;    /* so many more nodes were of no more use than `blamed`, or than this one */
     snib__time ask_at; /* a question about a fixed lease had no answer: ask again; SNIB__NEVER */
@@ -19050,7 +19051,16 @@ static const struct snib__script_text {
      "    return reply\n"
      "end\n"
      "local n = #ARGV - 2\n"
-     "local mine = redis.call('zscore', KEYS[2], ARGV[3])\n"
+     "local there, ends_of = {}, {}\n"
+     "for i = 3, #ARGV do\n"
+     "    ends_of[i] = redis.call('zscore', KEYS[2], ARGV[i])\n"
+     "    there[#there + 1] = ends_of[i] and ARGV[i] or nil\n"
+     "end\n"
+     "local mine = #there == n\n"
+     "if #there > 0 and not mine then\n"
+     "    value = free(KEYS[1], KEYS[2], there)\n"
+     "    more = true\n"
+     "end\n"
      "if not mine and value < n then\n"
      "    if text and n > value + redis.call('zcard', KEYS[2]) then\n"
      "        local proof = redis.pcall('zrem', KEYS[2], '')\n"
@@ -19062,8 +19072,7 @@ static const struct snib__script_text {
      "end\n"
      "local taken = {}\n"
      "for i = 3, #ARGV do\n"
-     "    local extended = mine and redis.call('zscore', KEYS[2], ARGV[i]) or 0\n"
-     "    taken[#taken + 1] = math.max(now + ARGV[1], tonumber(extended))\n"
+     "    taken[#taken + 1] = math.max(now + ARGV[1], tonumber(mine and ends_of[i] or 0))\n"
      "    taken[#taken + 1] = ARGV[i]\n"
      "end\n"
      "if mine then\n"
@@ -19093,7 +19102,7 @@ static const struct snib__script_text {
      "    redis.pcall('persist', KEYS[2])\n"
      "end\n"
      "return done(nil)\n",
-     2678, "949647bf2bb8c668fd4c2f07e0545c7d651a090b"},
+     2851, "63b999b9ce95fd80b94a2e202a865852865bc417"},
     {"permits_count",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -19420,7 +19429,7 @@ static const struct snib__script_text {
     {"read_force",
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
      "if mode == 'write' then\n"
-     "    return 0\n"
+     "    return redis.call('hdel', KEYS[1], '') -- 0; a replica refuses it, which may be behind\n"
      "elseif redis.call('exists', KEYS[1]) == 0 then\n"
      "    return redis.call('del', KEYS[1]) -- see mutex_force\n"
      "end\n"
@@ -19436,7 +19445,7 @@ static const struct snib__script_text {
      "redis.pcall('publish', ARGV[1], '1')\n"
      "redis.pcall('publish', ARGV[1], '0')\n"
      "return 1\n",
-     612, "6b01f7dbe9ff10ec8b334db740f70a796022c009"},
+     690, "bd409fc1a9951f7ace901be3cf02850d34437b9f"},
     {"read_info",
      "local readers, one = 0, ''\n"
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
@@ -19767,7 +19776,7 @@ static const struct snib__script_text {
     {"write_force",
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
      "if mode == 'read' then\n"
-     "    return 0\n"
+     "    return redis.call('hdel', KEYS[1], '') -- 0; a replica refuses it, which may be behind\n"
      "elseif redis.call('exists', KEYS[1]) == 0 then\n"
      "    return redis.call('del', KEYS[1]) -- see mutex_force\n"
      "end\n"
@@ -19783,7 +19792,7 @@ static const struct snib__script_text {
      "redis.pcall('publish', ARGV[1], '1')\n"
      "redis.pcall('publish', ARGV[1], '0')\n"
      "return 1\n",
-     612, "2ef2a02bc7702ff55e24a68196406c2c28ab4180"},
+     690, "d0785f4a19198ad001fbb868ba76b026dace1ae2"},
     {"write_info",
      "local left, owner, count = -2, '', 0\n"
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
@@ -21048,7 +21057,16 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    return reply\n"
      "end\n"
      "local n = #ARGV - 2\n"
-     "local mine = redis.call('zscore', KEYS[2], ARGV[3])\n"
+     "local there, ends_of = {}, {}\n"
+     "for i = 3, #ARGV do\n"
+     "    ends_of[i] = redis.call('zscore', KEYS[2], ARGV[i])\n"
+     "    there[#there + 1] = ends_of[i] and ARGV[i] or nil\n"
+     "end\n"
+     "local mine = #there == n\n"
+     "if #there > 0 and not mine then\n"
+     "    value = free(KEYS[1], KEYS[2], there)\n"
+     "    more = true\n"
+     "end\n"
      "if not mine and value < n then\n"
      "    if text and n > value + redis.call('zcard', KEYS[2]) then\n"
      "        local proof = redis.pcall('zrem', KEYS[2], '')\n"
@@ -21060,8 +21078,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "local taken = {}\n"
      "for i = 3, #ARGV do\n"
-     "    local extended = mine and redis.call('zscore', KEYS[2], ARGV[i]) or 0\n"
-     "    taken[#taken + 1] = math.max(now + ARGV[1], tonumber(extended))\n"
+     "    taken[#taken + 1] = math.max(now + ARGV[1], tonumber(mine and ends_of[i] or 0))\n"
      "    taken[#taken + 1] = ARGV[i]\n"
      "end\n"
      "if mine then\n"
@@ -21091,7 +21108,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    redis.pcall('persist', KEYS[2])\n"
      "end\n"
      "return done(nil)\n",
-     2679, "a125227ebbc4547d503bc16ceeadb5d83fb253f2"},
+     2852, "035563695b28e346cbd51fbc108bc8ce3078f07b"},
     {"permits_count",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -21257,7 +21274,7 @@ static const struct snib__script_text snib__script_sharded[] = {
     {"read_force",
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
      "if mode == 'write' then\n"
-     "    return 0\n"
+     "    return redis.call('hdel', KEYS[1], '') -- 0; a replica refuses it, which may be behind\n"
      "elseif redis.call('exists', KEYS[1]) == 0 then\n"
      "    return redis.call('del', KEYS[1]) -- see mutex_force\n"
      "end\n"
@@ -21273,7 +21290,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.pcall('spublish', ARGV[1], '1')\n"
      "redis.pcall('spublish', ARGV[1], '0')\n"
      "return 1\n",
-     614, "27e80caa05d7bae3c54c4c8d83f655c75813437a"},
+     692, "3372f9d31b348427a6cc9a3d0c5a6f1a4d6cbf79"},
     {"read_info",
      "local readers, one = 0, ''\n"
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
@@ -21459,7 +21476,7 @@ static const struct snib__script_text snib__script_sharded[] = {
     {"write_force",
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
      "if mode == 'read' then\n"
-     "    return 0\n"
+     "    return redis.call('hdel', KEYS[1], '') -- 0; a replica refuses it, which may be behind\n"
      "elseif redis.call('exists', KEYS[1]) == 0 then\n"
      "    return redis.call('del', KEYS[1]) -- see mutex_force\n"
      "end\n"
@@ -21475,7 +21492,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.pcall('spublish', ARGV[1], '1')\n"
      "redis.pcall('spublish', ARGV[1], '0')\n"
      "return 1\n",
-     614, "ee700aad7fed0b1c9f4723951e89af1a93ed8fb7"},
+     692, "2d013491a1843484e95004d52ca3611ecca8ecdf"},
     {"write_info",
      "local left, owner, count = -2, '', 0\n"
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
@@ -22830,7 +22847,16 @@ static const struct snib__script_text snib__script_both[] = {
      "    return reply\n"
      "end\n"
      "local n = #ARGV - 2\n"
-     "local mine = redis.call('zscore', KEYS[2], ARGV[3])\n"
+     "local there, ends_of = {}, {}\n"
+     "for i = 3, #ARGV do\n"
+     "    ends_of[i] = redis.call('zscore', KEYS[2], ARGV[i])\n"
+     "    there[#there + 1] = ends_of[i] and ARGV[i] or nil\n"
+     "end\n"
+     "local mine = #there == n\n"
+     "if #there > 0 and not mine then\n"
+     "    value = free(KEYS[1], KEYS[2], there)\n"
+     "    more = true\n"
+     "end\n"
      "if not mine and value < n then\n"
      "    if text and n > value + redis.call('zcard', KEYS[2]) then\n"
      "        local proof = redis.pcall('zrem', KEYS[2], '')\n"
@@ -22842,8 +22868,7 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local taken = {}\n"
      "for i = 3, #ARGV do\n"
-     "    local extended = mine and redis.call('zscore', KEYS[2], ARGV[i]) or 0\n"
-     "    taken[#taken + 1] = math.max(now + ARGV[1], tonumber(extended))\n"
+     "    taken[#taken + 1] = math.max(now + ARGV[1], tonumber(mine and ends_of[i] or 0))\n"
      "    taken[#taken + 1] = ARGV[i]\n"
      "end\n"
      "if mine then\n"
@@ -22873,7 +22898,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    redis.pcall('persist', KEYS[2])\n"
      "end\n"
      "return done(nil)\n",
-     3001, "cde02a93904cdd5572cbbd55ce5fd651778b3eb9"},
+     3174, "fec1fdbd86f50716ba7eafe2290612b3112fce48"},
     {"permits_count",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -23095,7 +23120,7 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
      "if mode == 'write' then\n"
-     "    return 0\n"
+     "    return redis.call('hdel', KEYS[1], '') -- 0; a replica refuses it, which may be behind\n"
      "elseif redis.call('exists', KEYS[1]) == 0 then\n"
      "    return redis.call('del', KEYS[1]) -- see mutex_force\n"
      "end\n"
@@ -23111,7 +23136,7 @@ static const struct snib__script_text snib__script_both[] = {
      "announce(ARGV[1], '1')\n"
      "announce(ARGV[1], '0')\n"
      "return 1\n",
-     921, "ae835fa2435b6617bbdc99b395d2ffb257310c7b"},
+     999, "8d499d50988dcb3daf83fcee6c61a12432dfb8bb"},
     {"read_info",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -23345,7 +23370,7 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
      "if mode == 'read' then\n"
-     "    return 0\n"
+     "    return redis.call('hdel', KEYS[1], '') -- 0; a replica refuses it, which may be behind\n"
      "elseif redis.call('exists', KEYS[1]) == 0 then\n"
      "    return redis.call('del', KEYS[1]) -- see mutex_force\n"
      "end\n"
@@ -23361,7 +23386,7 @@ static const struct snib__script_text snib__script_both[] = {
      "announce(ARGV[1], '1')\n"
      "announce(ARGV[1], '0')\n"
      "return 1\n",
-     921, "e6d7a5802be31bd7854d7b9a87c7385e9f97f4f8"},
+     999, "6a60c5de2a8d4780e043e0989e2ae9924111d189"},
     {"write_info",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -26155,16 +26180,18 @@ struct snib__sentinel {
 struct snib__sentinels {
     struct snib__sentinel all[SNIB__SENTINELS_MAX];
     uint32_t n;
-    uint32_t turn;     /* the last one asked */
-    uint32_t left;     /* how many the round has still to ask */
-    bool round;        /* a round is running */
-    bool failed;       /* home is down, and was tried at this address */
-    bool told;         /* that sentinels were set up anew, which name another master, */
-    bool told_unaware; /* ... or that none knows the service any more */
-    uint64_t epoch;    /* the highest that was believed */
-    snib__time late;   /* when the next one is asked in parallel */
-    snib__time next;   /* when the next round begins */
-    snib__time pause;  /* after the last useless round */
+    uint32_t turn;       /* the last one asked */
+    uint32_t left;       /* how many the round has still to ask */
+    bool round;          /* a round is running */
+    bool failed;         /* home is down, and was tried at this address */
+    bool told;           /* that sentinels were set up anew, which name another master, */
+    bool told_unaware;   /* ... or that none knows the service any more */
+    uint64_t epoch;      /* the highest that was believed */
+    snib__time late;     /* when the next one is asked in parallel */
+    snib__time next;     /* when the next round begins */
+    snib__time moved_at; /* when another address was believed than before, ... */
+    snib__time swing; /* ... and how long that is tried: longer each time, until one is reached */
+    snib__time pause; /* after the last useless round */
 };
 
 static inline struct snib__sentinels *snib__sentinels_of(const struct snib__engine *e)
@@ -28621,7 +28648,7 @@ static void snib__lane_down(struct snib__engine *e, struct snib__link *link, int
     struct snib__node *node = link->node;
     struct snib__request request;
     link->wanted = false;
-    if (code != SNIB_OK)
+    if (code != SNIB_OK && !node->leaving)
         snib__engine_log(e, SNIB_LOG_INFO, "lost one of the connections to %s",
                          snib__node_where(e, node));
     if (snib__node_ready(node) && snib__lane_kill(e, node, now) < 0)
@@ -29843,6 +29870,7 @@ static void snib__node_readdress(struct snib__engine *e, struct snib__node *node
     if (node->addressed)
         node_failed_over(e, node, now);
     node->identity++;
+    node->leaving = true;
     node_set_address(node, address);
     snib__lane_close_all(e, node, SNIB_EUNREACHABLE, now);
     for (int kind = 0; kind < 2; kind++) {
@@ -29853,6 +29881,7 @@ static void snib__node_readdress(struct snib__engine *e, struct snib__node *node
         link->next_try = now;
         link->connect = link->wanted;
     }
+    node->leaving = false;
 }
 
 /* The patience of its operations begins, or counts from another time. */
@@ -30037,8 +30066,8 @@ static void snib__node_link_down(struct snib__engine *e, struct snib__link *link
     struct snib__node *node = link->node;
     struct snib__conn *conn = &link->conn;
     struct snib__request request;
-    bool leaves = node->idle && link->close && code == SNIB_EUNREACHABLE;
-    if (!leaves) /* otherwise the client has closed it, because the cluster's map does not name it */
+    bool leaves = node->leaving || (node->idle && link->close && code == SNIB_EUNREACHABLE);
+    if (!leaves) /* otherwise the client has closed it, because the server is another, or the cluster's map does not name it */
         node_tell_failure(e, node, conn, code, os_error, now);
     if (since > node->dull_since)
         since = node->dull_since; /* it was ready meanwhile, but useless */
@@ -32864,6 +32893,10 @@ static void sentinel_follow(struct snib__engine *e, const struct snib__sentinel 
         snib__engine_log(e, home->addressed ? SNIB_LOG_WARNING : SNIB_LOG_INFO,
                          "%s says that the master of \"%.60s\" is %s", one->node->where,
                          e->config.service, snib__address_text(&one->address, where));
+        if (home->addressed) {
+            map->moved_at = now;
+            map->swing = snib__sentinel_longer(map->swing, SENTINEL_HURRY, SNIB__SENTINEL_REST);
+        }
         home->blamed = NULL;
         home->others = 0;
         home->words[0] = 0;
@@ -33047,8 +33080,10 @@ static void sentinel_wanted(struct snib__engine *e, struct snib__node *node, sni
 static void sentinel_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     struct snib__sentinel *one = snib__sentinel_of(e, link->node);
-    if (!one && link->kind == SNIB__COMMAND)
+    if (!one && link->kind == SNIB__COMMAND) {
         snib__sentinels_of(e)->failed = false;
+        snib__sentinels_of(e)->swing = 0;
+    }
     if (one && link->kind == SNIB__PUBSUB)
         snib__ear_ready(one);
     if (one && link->kind == SNIB__COMMAND && one->asked)
@@ -33074,8 +33109,11 @@ static void sentinel_down(struct snib__engine *e, struct snib__link *link, int32
     struct snib__sentinel *one = snib__sentinel_of(e, link->node);
     if (!one) { /* the master */
         map->failed |= link->kind == SNIB__COMMAND;
-        if (link->kind == SNIB__COMMAND && map->next > now + SENTINEL_EAGER)
-            map->next = now;
+        /* but sentinels that contradict each other are not followed to and fro without a pause */
+        snib__time again = map->moved_at + map->swing;
+        snib__time soon = map->swing > 0 && again > now ? again : now;
+        if (link->kind == SNIB__COMMAND && map->next > soon + SENTINEL_EAGER)
+            map->next = soon;
     } else if (link->kind == SNIB__PUBSUB) {
         snib__ear_down(one, now);
     } else {
