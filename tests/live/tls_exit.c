@@ -157,9 +157,10 @@ static void end_of_a_process(void **state)
 static void end_of_a_process_with_debug(void **state)
 {
     (void)state;
-    char self[128], text[4096] = "";
+    static char text[65536];
+    char self[128];
     snprintf(self, sizeof self, "exec /proc/%d/exe 2>&1", (int)getpid());
-    setenv("SNIB_TEST_CHILD", url_with("debug=yes"), 1);
+    setenv("SNIB_TEST_CHILD", url_with("tls_ca=%s/ca.crt&debug=yes"), 1);
     FILE *child = popen(self, "r");
     assert_non_null(child);
     size_t n = fread(text, 1, sizeof text - 1, child);

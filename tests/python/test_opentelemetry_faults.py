@@ -72,11 +72,15 @@ def try_every_end(lock: Any) -> None:
     with pytest.raises(ValueError), lock:
         raise ValueError
     lock.hold().release()
-    thread = threading.Thread(target=lock.__enter__)
+
+    def by_hand() -> None:
+        lock.__enter__()
+        with traced(FakeLock()):
+            lock.__exit__(None, None, None)
+
+    thread = threading.Thread(target=by_hand)
     thread.start()
     thread.join()
-    with traced(FakeLock()):
-        lock.__exit__(None, None, None)
     assert not lock._inside and not lock.lock.locked()
 
 
