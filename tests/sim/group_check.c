@@ -129,30 +129,34 @@ static uint32_t count_trusted(const struct world_hold *hold)
     return n;
 }
 
+/* The members of a lock of all whose servers lost their memory after it was requested: nothing is guaranteed of them,
+ * until the longest lease is over that a server can have granted before.  The other members are as safe as ever. */
+static uint32_t struck_members(const struct world_hold *hold)
+{
+    uint32_t struck = 0;
+    snib__time longest = hold->was_fixed ? 2 * world.lease : world.lease;
+    for (int i = 0; i < world.node_count && !world.majority; i++) {
+        snib__time wiped_at = world.nodes[i].wiped_at;
+        if (wiped_at != 0 && wiped_at >= hold->since && world.now < wiped_at + longest) {
+            struck |= 3U << (i * WORLD_NAMES);
+        }
+    }
+    return struck & hold->members;
+}
+
 /* How many of a hold's members are at their servers, at least until then. */
 static uint32_t count_members(const struct world_hold *hold, snib__time until, bool excuses)
 {
-    uint32_t n = 0;
+    uint32_t n = 0, struck = struck_members(hold);
     for (uint32_t i = 0; i < hold->lock->n; i++) {
         const struct world_peer *peer = &hold->home->process->peers[hold->lock->part[i].node];
         const struct snib__hold *member = member_of(hold, i);
         bool there = member != NULL && node_has(peer, hold->lock->part[i].names, member, until);
-        n += there || (excuses && is_silent(peer->node, until));
+        bool excused =
+            is_silent(peer->node, until) || (struck >> (peer->node * WORLD_NAMES) & 3) != 0;
+        n += there || (excuses && excused);
     }
     return n;
-}
-
-/* A member's server lost its memory after the hold was requested: a multi lock guarantees nothing
- * then. */
-static bool is_struck(const struct world_hold *hold)
-{
-    for (int i = 0; i < world.node_count && !world.majority; i++) {
-        if ((hold->members >> (i * WORLD_NAMES) & 3) != 0 && world.nodes[i].wiped_at != 0 &&
-            world.nodes[i].wiped_at >= hold->since) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* The program has closed some client that the lock needs. */
@@ -187,12 +191,13 @@ static bool is_closing(const struct world_hold *hold)
 static void check_exclusion(const struct world_hold *one)
 {
     uint32_t alone = world.second_kind == SNIB_READ ? 0x55555555 : UINT32_MAX; /* not by readers */
+    alone &= one->members & ~struck_members(one);
     for (uint32_t i = 0; i < world.process_count; i++) {
         const struct world_process *process = world.processes[i];
         for (int j = 0; j < WORLD_HOLDS && !process->dead; j++) {
             const struct world_hold *other = &process->holds[j];
-            if (other != one && (other->members & one->members & alone) != 0 &&
-                check_is_valid(other) && !is_struck(other) && !is_closing(other)) {
+            if (other != one && (other->members & alone) != 0 && check_is_valid(other) &&
+                (other->members & alone & ~struck_members(other)) != 0 && !is_closing(other)) {
                 world_fail("%u and %u hold %x and %x", one->home->process->id, process->id,
                            one->members, other->members);
             }
@@ -238,7 +243,7 @@ static void check_hold(struct world_hold *hold)
 {
     const struct world_process *process = hold->home->process;
     if (check_is_valid(hold)) {
-        if (!is_struck(hold) && !is_closing(hold)) {
+        if (!is_closing(hold)) {
             check_exclusion(hold);
             check_members(hold);
         }

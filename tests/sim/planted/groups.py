@@ -77,6 +77,13 @@ MUTANTS = [
         "group->phase == SNIB__GROUP_HELD && group_count(group, GROUP_HELD) + 1 < group->need)",
     ),
     Mutant(
+        "a multi lock does not hear that a member is gone from its server",
+        "api/group.c",
+        "if (c->members[i].hold == hold)\n            snib__group_member_lost(",
+        "if (c->members[i].hold == hold && (c->parts->majority || hold->reason != SNIB_REASON_DELETED))\n"
+        "            snib__group_member_lost(",
+    ),
+    Mutant(
         "a node votes although it has lost its memory",
         "api/carrier.c",
         ".vote_ms = c->parts->vote_ms,",
