@@ -340,6 +340,7 @@ static void check_claim(int node, int name)
     }
     if (n == 0 || strncmp(claim->owner, text.p, n) != 0 || claim->owner[n] != '\0') {
         memset(claim, 0, sizeof *claim);
+        claim->since = world.now;
         if (n > 0) {
             memcpy(claim->owner, text.p, n);
             read_owner(claim);
@@ -600,6 +601,29 @@ static bool is_over(const struct world_hold *hold)
            (hold->lease == 0 || hold->hold->deadline >= snib__lease_end(hold->since, hold->lease));
 }
 
+/* The votes that nothing can have taken from a hold: they are at their nodes, and since they came, long enough ago to be
+ * known, nothing has disturbed the node or the way to it.  The network and the threads are not too slow either. */
+static uint32_t count_sound(const struct world_hold *hold)
+{
+    const struct world_process *process = hold->home->process;
+    const snib__time known = 4 * world.delay + 4 * WORLD_STEP;
+    bool slow =
+        (world.enabled >> WORLD_DELAY & 1) != 0 || (world.enabled >> WORLD_PREEMPT & 1) != 0;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < hold->lock->n && !slow; i++) {
+        int node = hold->lock->part[i].node;
+        const struct world_claim *claim = &world.claims[node][hold->lock->part[i].names - 1];
+        snib__time troubled =
+            latest(world.nodes[node].troubled_until,
+                   latest(process->peers[node].troubled_until, process->frozen_until));
+        bool ours = claim->owner[0] != '\0' && claim->process == process->id &&
+                    claim->unwanted_since == 0 && claim->since >= hold->since;
+        n += ours && troubled < claim->since && world.now > claim->since + known &&
+             !process->peers[node].client.stopped;
+    }
+    return n;
+}
+
 /* Every loss has a cause. */
 void check_lost(const struct world_hold *hold)
 {
@@ -614,6 +638,12 @@ void check_lost(const struct world_hold *hold)
                       : troubled || closed;
     if (!process->dead && !honest) {
         world_fail("%u: a loss was reported without a cause: %s", process->id,
+                   snib_reason_text(lost->reason));
+    }
+    bool by_votes = world.majority && lost->reason != SNIB_REASON_MAX_HOLD &&
+                    lost->reason != SNIB_REASON_CLOSED && lost->reason != SNIB_REASON_EXPIRED;
+    if (!process->dead && by_votes && count_sound(hold) >= world.need) {
+        world_fail("%u: a loss was reported (%s), although a majority is at the nodes", process->id,
                    snib_reason_text(lost->reason));
     }
 }

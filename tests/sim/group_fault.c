@@ -24,6 +24,11 @@ void fault_happens(int fault)
     pairs_happens(fault, world.now);
 }
 
+void fault_until(snib__time *until, snib__time end)
+{
+    *until = end > *until ? end : *until;
+}
+
 void fault_answered(void)
 {
     for (int i = 0; i < world.node_count; i++) {
@@ -78,6 +83,7 @@ static bool strike_pipe(int fault)
         return false; /* not yet */
     }
     snib__time until = for_a_while();
+    fault_until(&pipe->client->troubled_until, until);
     bool both = world_chance(3);
     if (both || world_chance(2)) {
         pipe->to_server.frozen_until = until;
@@ -96,6 +102,7 @@ static void come_back(int node, int fault)
     world.nodes[node].refuse_kind = fault;
     world.nodes[node].refuse_until =
         world_chance(2) ? world.now + world_draw(4 * world.delay) : for_a_while();
+    fault_until(&world.nodes[node].troubled_until, world.nodes[node].refuse_until);
 }
 
 /* Keys, scripts and connections are gone; a restarted node has another run id. */
@@ -157,9 +164,11 @@ static bool strike_node(int fault)
     case WORLD_REFUSE:
         node->refuse_until = for_a_while();
         node->refuse_kind = fault;
+        fault_until(&node->troubled_until, node->refuse_until);
         return false; /* with the connections */
     case WORLD_NODE_PAUSE:
         node->paused_until = for_a_while();
+        fault_until(&node->troubled_until, node->paused_until);
         return true;
     case WORLD_RESTART:
         restart(i);
@@ -173,6 +182,7 @@ static bool strike_node(int fault)
     default:
         model_set_faults(node->model, errors_of(fault));
         node->errors_until = for_a_while();
+        fault_until(&node->troubled_until, node->errors_until);
         node->errors_kind = fault;
         if (fault == WORLD_PASSWORD && world_chance(2)) {
             log_out(i);
@@ -217,6 +227,7 @@ static bool strike_dead(void)
     }
     world_trace("node %d is dead", node);
     world.nodes[node].dead = true;
+    world.nodes[node].troubled_until = SNIB__NEVER;
     if (world_chance(2)) {
         net_node_died(node); /* else its connections just go silent */
     }

@@ -107,6 +107,11 @@ static void cut(struct world_pipe *pipe)
         fault_happens(WORLD_LATE);
         pipe->to_server.frozen_until = world.now + world_draw(2 * world.lease);
     }
+    if (pipe->client != NULL) {
+        fault_until(&pipe->client->troubled_until, pipe->to_server.frozen_until > world.now
+                                                       ? pipe->to_server.frozen_until
+                                                       : world.now);
+    }
     pipe->cut_next = 0;
 }
 

@@ -67,6 +67,7 @@ struct world_node {
     snib__time paused_until, refuse_until, errors_until;
     int refuse_kind, errors_kind; /* enum world_fault: why */
     snib__time wiped_at;          /* when its memory was last lost; 0: never */
+    snib__time troubled_until;    /* it was not there, or refused what clients want */
 };
 
 struct world_lock { /* the same in all processes */
@@ -95,7 +96,8 @@ struct world_peer { /* a client of a process */
     struct snib__gate *gates[WORLD_NAMES + 1]; /* of the names, and of all names at once */
     bool unchecked; /* somebody was inside since the engine was found flawless */
     struct lives *lives;
-    bool is_known; /* the deadline is the engine's, as nobody was inside since */
+    snib__time troubled_until; /* the way to its node, by what no client can prevent */
+    bool is_known;             /* the deadline is the engine's, as nobody was inside since */
     snib__time deadline;
 };
 
@@ -179,6 +181,7 @@ struct world_claim { /* on a name of a node */
     uint32_t process; /* and client, and number, of that owner */
     int node;
     uint64_t number;
+    snib__time since;
     snib__time unwanted_since; /* 0: it is wanted */
 };
 
@@ -241,7 +244,9 @@ void net_free(void);
 void fault_plan(void);
 bool fault_is_focus(int fault);
 void fault_happens(int fault); /* count one that happens elsewhere */
-void fault_answered(void);     /* nodes have answered: with which faults? */
+void fault_until(snib__time *until,
+                 snib__time end); /* something is disturbed at least until then */
+void fault_answered(void);        /* nodes have answered: with which faults? */
 snib__time fault_next(void);
 void fault_run(void);
 void fault_end_all(void);

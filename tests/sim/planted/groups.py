@@ -77,6 +77,12 @@ MUTANTS = [
         "group->phase == SNIB__GROUP_HELD && group_count(group, GROUP_HELD) + 1 < group->need)",
     ),
     Mutant(
+        "a quorum is lost as soon as one of its votes is missing",
+        "locks/group.c",
+        "group->phase == SNIB__GROUP_HELD && group_count(group, GROUP_HELD) < group->need)",
+        "group->phase == SNIB__GROUP_HELD && group_count(group, GROUP_HELD) < group->n)",
+    ),
+    Mutant(
         "a multi lock does not hear that a member is gone from its server",
         "api/group.c",
         "if (c->members[i].hold == hold)\n            snib__group_member_lost(",
