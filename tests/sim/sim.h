@@ -239,7 +239,11 @@ struct sim_process {
     snib__time frozen_until;
     snib__time gone_at; /* latest end of a closing process; SNIB__NEVER: not closing */
     snib__time last_tick;
-    uint32_t ticks;              /* at last_tick */
+    uint32_t ticks; /* at last_tick */
+    /* What it has asked for without an owner, by name, and what the server has done of it. */
+    uint32_t takes[SIM_NAMES], taken[SIM_NAMES];    /* acquires of a semaphore */
+    uint32_t counts[SIM_NAMES], counted[SIM_NAMES]; /* changes of a number */
+    int64_t permits[SIM_NAMES];                     /* taken and not released */
     uint32_t turns, passed_over; /* in a crowd: turns taken, and others' chains while it waits */
     bool unchecked;              /* the engine was called since it was found flawless */
     bool touched;                /* ... may have another deadline than: */

@@ -385,10 +385,25 @@ static void check_counts(const struct sim_process *process, const snib_client_st
     }
 }
 
+/* Where nothing went wrong, no permit of a semaphore is gone, also none that the operator has put back meanwhile: those are
+ * more than there were. */
+static void check_permits(void)
+{
+    for (int i = 0; i < sim.name_count && sim.enabled == 0; i++) {
+        const struct sim_name *name = &sim.names[i];
+        int64_t free = truth_number_or_none(name);
+        if (name->family == FAMILY_SEMAPHORE && free != name->total) {
+            sim_fail("at the end %s has %lld permits of %lld", name->text, (long long)free,
+                     (long long)name->total);
+        }
+    }
+}
+
 /* The state after everything is released and every lease is over. */
 void check_end(void)
 {
     model_key key;
+    check_permits();
     for (size_t i = 0; model_key_at(sim.model, i, &key); i++) {
         if (!may_stay(&key)) {
             sim_fail("at the end there is %.*s", (int)key.name.n, key.name.p);

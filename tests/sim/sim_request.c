@@ -410,6 +410,49 @@ static void released(struct sim_owner *owner, unsigned had)
     owner->missed |= had != owner->use.names && !model_refused(sim.model);
 }
 
+/* What a command may have changed of a name without owners. */
+static int64_t number_of(const struct sim_name *name)
+{
+    return name->family == FAMILY_PERMITS ? name->total : name->number;
+}
+
+static struct sim_name *name_of(int script, const model_text *argv)
+{
+    for (int i = 0; script >= 0 && begins(argv, "EVALSHA") && i < sim.name_count; i++) {
+        struct sim_name *name = &sim.names[i];
+        if (argv[3].n == name->n && memcmp(argv[3].p, name->text, name->n) == 0) {
+            return name;
+        }
+    }
+    return NULL;
+}
+
+/* A request without an owner cannot tell its own first try from another client's, so no operation's is carried out twice:
+ * permits are taken and given back, and a number is changed, at most as often as was asked for. */
+static void count_once(struct sim_process *process, int script, const struct sim_name *name,
+                       const model_text *argv, int64_t before)
+{
+    int64_t more = number_of(name) - before;
+    ptrdiff_t i = name - sim.names;
+    const char *twice = NULL;
+    if (script == SNIB__SCRIPT_SEMAPHORE_ACQUIRE && more < 0) {
+        process->permits[i] -= more;
+        twice = ++process->taken[i] > process->takes[i] ? "taken" : NULL;
+    } else if (script == SNIB__SCRIPT_SEMAPHORE_RELEASE && more > 0) {
+        process->permits[i] -= more;
+        twice = process->permits[i] < 0 ? "given back" : NULL;
+    } else if (is(purpose_of(script), "count")) {
+        uint64_t what = to_number(argv[3 + to_number(argv[2])]);
+        bool changes = what != SNIB_COUNT_GET && what != SNIB_COUNT_TOTAL;
+        process->counted[i] += changes && (more != 0 || !model_refused(sim.model));
+        twice = process->counted[i] > process->counts[i] ? "changed" : NULL;
+    }
+    if (twice != NULL) {
+        sim_fail("%s: it was %s more often than %u has asked for, from %lld to %lld", name->text,
+                 twice, process->id, (long long)before, (long long)number_of(name));
+    }
+}
+
 void check_executed(void *context, uint64_t connection, const model_text *argv, size_t argc)
 {
     (void)context;
@@ -439,6 +482,9 @@ void check_executed(void *context, uint64_t connection, const model_text *argv, 
     bool gives_back = ours && (cause == CAUSE_RELEASED || cause == CAUSE_TRANSFERRED);
     unsigned had = gives_back ? check_owner(sim.acting, number, side_of(script))->present : 0;
     bool renews = sim.peer_cause == CAUSE_NONE && is(purpose, "renew") && sets_lease(argv);
+    const struct sim_name *name = name_of(script, argv);
+    struct sim_process *client = sim.peer_cause == CAUSE_NONE ? net_client(connection) : NULL;
+    int64_t before = name == NULL ? 0 : number_of(name);
     if (renews) {
         renewed(argv, argc, side_of(script), true);
     } else if (sim.asking && ours) { /* a repeated request may find nothing to extend */
@@ -453,6 +499,9 @@ void check_executed(void *context, uint64_t connection, const model_text *argv, 
         clock_asked(connection);
     }
     check_truth(cause);
+    if (name != NULL && client != NULL) {
+        count_once(client, script, name, argv, before);
+    }
     if (renews) {
         renewed(argv, argc, side_of(script), false);
     } else if (is(purpose, "renew") && sim.peer_cause == CAUSE_NONE) {

@@ -304,6 +304,7 @@ void check_not_granted(struct sim_process *process, const struct sim_task *task,
     if (!honest) {
         sim_fail("%u: an acquire ended with %s", process->id, snib_code_name(code));
     }
+    process->takes[task->use.name] -= task->use.kind == SNIB_SEMAPHORE && code == SNIB_BUSY;
     if (task->number == 0 || is_unowned(&task->use)) {
         return;
     }

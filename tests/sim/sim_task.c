@@ -141,6 +141,7 @@ static void begin_acquire(struct sim_process *process, struct sim_task *task)
     if (task->op == NULL) {
         sim_fail("%u: acquire was not started: %s", process->id, snib_code_name(code));
     }
+    process->takes[task->use.name] += task->use.kind == SNIB_SEMAPHORE;
     task->first = is_first(process, &task->use);
     task->doing = DOING_WAIT;
     task->owner = how.owner;
@@ -183,6 +184,7 @@ static struct snib__op *begin_count(struct sim_process *process, int name, int32
         what = SNIB_COUNT_GET;
         n = 0;
     }
+    process->counts[name] += what != SNIB_COUNT_GET && what != SNIB_COUNT_TOTAL;
     return snib__engine_count(process->engine, gate, what, n, sim_clock(process), out_code);
 }
 

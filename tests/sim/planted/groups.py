@@ -45,6 +45,25 @@ MUTANTS = [
         ".traits = 0",
     ),
     Mutant(
+        "only a semaphore's acquire is repeated",
+        "engine/doubt.c",
+        "return request->kind != SNIB__REQ_RENEW && (hold",
+        "return request->kind != SNIB__REQ_RENEW && request->kind != SNIB__REQ_ACQUIRE && (hold",
+    ),
+    Mutant(
+        "a semaphore gets back one permit of several",
+        "locks/semaphore.c",
+        "snib__resp_arg_int(out, hold->permits) < 0 ||\n        snib__arg_prefixed(",
+        "snib__resp_arg_int(out, 1) < 0 ||\n        snib__arg_prefixed(",
+    ),
+    Mutant(
+        "a latch's count-down is repeated",
+        "engine/ask.c",
+        "return op->asked->what != SNIB_COUNT_GET && op->asked->what != SNIB_COUNT_TOTAL;",
+        "return op->asked->what != SNIB_COUNT_GET && op->asked->what != SNIB_COUNT_TOTAL &&\n"
+        "       op->asked->what != SNIB_COUNT_DOWN;",
+    ),
+    Mutant(
         "a multi lock listens to its first member",
         "locks/multi.c",
         "verdict->blocker = (uint32_t)reply[1].integer;",
