@@ -201,6 +201,7 @@ struct topo_task {
     struct topo_use use;
     uint64_t number; /* of the acquisition, when it began */
     bool once, cancelled;
+    bool rivalled; /* something else of its process had to do with the lock meanwhile */
     snib__time submitted, wait_ends, lease;
 };
 
@@ -440,6 +441,7 @@ void process_run(struct topo_process *process);
 
 /* topo_task.c */
 void task_rest(struct topo_task *task);
+bool task_is_rivalled(const struct topo_process *process, const struct topo_task *task);
 snib__time task_hold_for(void);
 void task_move(struct topo_process *process, struct topo_task *task);
 

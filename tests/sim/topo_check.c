@@ -237,6 +237,24 @@ static bool is_not_durable(const struct topo_process *process, const struct topo
     return topo.durability != 0 && (few || topo.now >= task->submitted + task->lease / 2);
 }
 
+/* BUSY is said of a lock that was not free.  Where others have turns, or several hold it, it need not be so. */
+static void check_busy(const struct topo_process *process, const struct topo_task *task)
+{
+    const struct topo_name *name = &topo.names[task->use.name];
+    int kind = task->use.kind;
+    bool alone = kind == SNIB_MUTEX || kind == SNIB_FENCED || kind == SNIB_PLAIN;
+    snib__time doubted = latest(latest(name->broken_at, name->island_until),
+                                latest(name->came_at, name->apart_until));
+    bool asked_it = process->asks[task->use.name] == topo.shards[name->shard].authority &&
+                    process->asks_since[task->use.name] < task->submitted &&
+                    truth_reaches_since(process, name->shard) < task->submitted;
+    if (alone && !task->rivalled && !task_is_rivalled(process, task) && asked_it &&
+        doubted < task->submitted && name->free_since < task->submitted) {
+        topo_fail("%u: task %d got BUSY, and %s was free all the time", process->id,
+                  (int)(task - process->tasks), name->text);
+    }
+}
+
 void check_not_granted(struct topo_process *process, const struct topo_task *task, int32_t code)
 {
     bool honest = code == SNIB_BUSY        ? task->once
@@ -253,6 +271,9 @@ void check_not_granted(struct topo_process *process, const struct topo_task *tas
     if (!honest) {
         topo_fail("%u: task %d ended with %s", process->id, (int)(task - process->tasks),
                   snib_code_name(code));
+    }
+    if (task->doing == TOPO_WAITS && code == SNIB_BUSY) {
+        check_busy(process, task);
     }
     if (task->doing == TOPO_WAITS && task->number != 0 && code == SNIB_ECONNECT) {
         check_nothing_applied(process, task);
@@ -611,6 +632,16 @@ void check_closed(const struct topo_process *process)
     }
 }
 
+static void note_rivals(struct topo_process *process)
+{
+    for (int i = 0; i < TOPO_TASKS; i++) {
+        struct topo_task *task = &process->tasks[i];
+        if (task->doing == TOPO_WAITS && task->once && !task->rivalled) {
+            task->rivalled = task_is_rivalled(process, task);
+        }
+    }
+}
+
 void check_step(void)
 {
     truth_note();
@@ -619,6 +650,7 @@ void check_step(void)
         check_engine(topo.slots[i]);
         check_holds(topo.slots[i]);
         truth_note_asked(topo.slots[i]);
+        note_rivals(topo.slots[i]);
         check_waits(topo.slots[i]);
         check_patience(topo.slots[i]);
         check_served(topo.slots[i]);

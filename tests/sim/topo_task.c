@@ -3,6 +3,7 @@
  * simply drop the hold. */
 #include "topo.h"
 
+#include "engine/internal.h"
 #include "locks/kind.h"
 #include "snib.h"
 
@@ -65,6 +66,31 @@ static snib__time fixed_lease(void)
     return topo_between(100 * SNIB__MS, most) / SNIB__MS * SNIB__MS;
 }
 
+/* Whether another task of the process holds or wants one of the names, or its client has still to do with one. */
+bool task_is_rivalled(const struct topo_process *process, const struct topo_task *task)
+{
+    const struct snib__hold *own = task->op != NULL ? task->op->hold : NULL;
+    for (int i = 0; i < TOPO_TASKS; i++) {
+        const struct topo_task *other = &process->tasks[i];
+        if (other != task && other->doing != TOPO_RESTS &&
+            (other->use.names & task->use.names) != 0) {
+            return true;
+        }
+    }
+    for (int i = 0; i <= topo.name_count * TOPO_SIDES; i++) {
+        bool is_multi = i == topo.name_count * TOPO_SIDES;
+        const struct snib__gate *gate =
+            is_multi ? process->multi : process->gates[i / TOPO_SIDES][i % TOPO_SIDES];
+        unsigned names = is_multi ? topo.multi_names : 1U << (i / TOPO_SIDES);
+        const struct snib__hold *first =
+            gate != NULL && (names & task->use.names) != 0 ? snib__gate_first(gate) : NULL;
+        if (first != NULL && first != own) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void begin(struct topo_process *process, struct topo_task *task)
 {
     static const snib__time unlimited = SNIB__NEVER;
@@ -86,6 +112,7 @@ static void begin(struct topo_process *process, struct topo_task *task)
         task->use.kind != SNIB__MULTI) {
         how.owner = 1 + topo_draw(1 + topo_draw(2));
     }
+    task->rivalled = task_is_rivalled(process, task);
     snib__engine_call(process->engine, !topo_chance(4));
     task->op = snib__engine_acquire(process->engine, task->use.gate, &how, topo.now, &code);
     snib__engine_call(process->engine, false);

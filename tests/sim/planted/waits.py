@@ -467,6 +467,14 @@ MUTANTS = [
         "unit_place",
     ),
     Mutant(
+        "one try is refused unasked where others have waited before",
+        "engine/gate.c",
+        "(op->once && gate_is_busy(gate))",
+        "(op->once && (gate_is_busy(gate) ||\n"
+        "              (gate->waitq && !gate->waitq->head && !snib__gate_active(gate))))",
+        "sim/topology",
+    ),
+    Mutant(
         "one try without an answer says that the lock is held",
         "engine/op.c",
         "return snib__op_in_flight(op) ? SNIB_EUNREACHABLE : SNIB_BUSY;",
