@@ -257,7 +257,7 @@ static void cannot_save_while_held(void **state)
 {
     struct world *world = *state;
     snib_hold *hold = must_acquire(must_lock(world->client, "held"), 0),
-              *given = must_acquire(must_lock_lease(world->client, "given", 2 * LEASE_MS, -1), 0);
+              *given = must_acquire(must_lock_lease(world->client, "given", 2 * LONG_MS, -1), 0);
     forbid_saving(world);
     EXPECT(snib_hold_release(given, err), SNIB_EMISCONF);
     int32_t reason;
@@ -265,7 +265,8 @@ static void cannot_save_while_held(void **state)
     assert_int_equal(reason, SNIB_REASON_UNREACHABLE);
     server_do(&world->server, "CONFIG SET save %s", "");
     uint64_t renewals = must_stats(world->client).renewals;
-    AWAIT(server_is_empty(&world->server), SOON_MS);
+    AWAIT(server_is_empty(&world->server),
+          SOON_MS); /* long before the lease of what was given back ends */
     must_release(must_acquire(must_lock(world->rival, "held"), 0));
     must_release(must_acquire(must_lock(world->rival, "given"), 0));
     assert_int_equal(must_stats(world->client).renewals, renewals);

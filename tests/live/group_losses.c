@@ -37,11 +37,8 @@ static void must_rob(struct teams_world *world, int server)
 static long long keys_expired(struct teams_world *world)
 {
     long long sum = 0;
-    for (int i = 0; i < SERVERS; i++) {
-        redisReply *reply = server_command(&world->servers[i], "INFO stats");
-        sum += atoll(strstr(reply->str, "expired_keys:") + strlen("expired_keys:"));
-        freeReplyObject(reply);
-    }
+    for (int i = 0; i < SERVERS; i++)
+        sum += server_expired(&world->servers[i]);
     return sum;
 }
 

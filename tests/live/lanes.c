@@ -379,6 +379,7 @@ static void stalled_lane_is_left(struct server *server, bool first, bool to_serv
     struct proxy *proxy = proxy_start(server->socket);
     server_script(server, "mutex_renew", renew);
     memset(&all, 0, sizeof all);
+    long long expired = server_expired(server);
     all.rest_us = BUSY_US;
     snib_client_options_init(&options, sizeof options);
     options.lanes = 4;
@@ -430,6 +431,7 @@ static void stalled_lane_is_left(struct server *server, bool first, bool to_serv
     for (int i = 0; i < KEPT; i++)
         must_release(kept[i]);
     AWAIT(server_is_empty(server), 5000);
+    assert_int_equal(server_expired(server), expired); /* what was left behind was released */
     assert_int_equal(must_stats(all.client).lost_deleted, 0);
     snib_client_free(all.client);
     proxy_stop(proxy);

@@ -282,6 +282,16 @@ bool server_is_empty(struct server *server)
     return empty;
 }
 
+long long server_expired(struct server *server)
+{
+    redisReply *reply = server_command(server, "INFO stats");
+    const char *found = strstr(reply->str, "expired_keys:");
+    assert_non_null(found);
+    long long count = atoll(found + strlen("expired_keys:"));
+    freeReplyObject(reply);
+    return count;
+}
+
 long long server_channels(struct server *server)
 {
     redisReply *reply = server_command(server, "PUBSUB CHANNELS");

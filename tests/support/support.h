@@ -96,6 +96,7 @@ void server_do(struct server *server, const char *format, ...);
 bool server_is_empty(struct server *server); /* no key in any database, but clients' identities */
 long long server_channels(struct server *server); /* channels that have a subscriber */
 long long server_calls(struct server *server, const char *command); /* by INFO commandstats */
+long long server_expired(struct server *server); /* keys whose time to live has ended so far */
 
 /* The names of all keys of database 0 but clients' identities, sorted, separated by newlines; the caller frees the text. */
 char *server_keys(struct server *server);
