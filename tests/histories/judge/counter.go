@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // The second oracle knows no model of a lock.  Each holder reads a counter at a resource, works, and writes the number
 // plus one.  The resource notes the writes that it accepts: one that does not write the next number has overwritten an
@@ -91,4 +94,34 @@ func (h *history) late() []string {
 		}
 	}
 	return found
+}
+
+// unfounded returns the losses that nothing can have caused.  A client that says that the server does not know the hold, or
+// knows another one, needs a server where that was so: somebody has deleted the key, somebody else was granted the lock, or
+// the lease had ended.  The shortest lease is a fixed one, four fifths of the other.
+func (h *history) unfounded() []string {
+	var found []string
+	for _, one := range h.holds {
+		switch {
+		case one.lost == 0:
+		case one.reason == "none" || one.reason == "unknown":
+			found = append(found, one.id+" was lost without a reason")
+		case one.reason != "taken" && one.reason != "deleted":
+		case one.lost < one.asked+h.lease*3/4 && !h.explained(one):
+			found = append(found, fmt.Sprintf("%s was lost as %s %d ms after it was asked for, and nobody has done that",
+				one.id, one.reason, (one.lost-one.asked)/1e6))
+		}
+	}
+	return found
+}
+
+// explained tells whether something may have ended a hold before its lease: also what did so before, while another thread of
+// the process had the lock, and passed it on.
+func (h *history) explained(one *hold) bool {
+	return slices.ContainsFunc(h.deletions, func(d deletion) bool { return d.from <= one.lost && d.at >= one.asked }) ||
+		slices.ContainsFunc(h.holds, func(o *hold) bool {
+			granted := o.asked <= one.lost && o.granted >= one.asked
+			passed := process(o.who) == process(one.who) && o.granted <= one.granted && (o.ended == 0 || o.ended >= one.asked)
+			return o != one && (granted || passed)
+		})
 }
