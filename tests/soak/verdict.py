@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from announce import Announcement  # of tests/topology
+from announce import by_themselves as by_themselves  # of tests/topology
 from history import MS, SECOND, History
 
 
@@ -70,21 +69,6 @@ class Write:
 def writes(folder: Path) -> list[Write]:
     words = (line.split() for line in (folder / "plan.log").read_text().splitlines())
     return [Write(w[2], w[3], int(w[4]), int(w[5])) for w in words if w[0] == "wrote"]
-
-
-def by_themselves(heard: Iterable[Announcement], known: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The failovers that are none of the known ones: on a busy machine a master that has no time to answer is taken for dead.
-    The new one may grant a second before it is announced, and the old one for some seconds after."""
-    last: dict[object, str] = {}
-    found: list[tuple[int, int]] = []
-    for each in heard:
-        if last.setdefault(each.by, each.what) != each.what and not any(a <= each.at <= b for a, b in known):
-            begin, end = each.at - SECOND, each.at + 5 * SECOND
-            if found and begin <= found[-1][1]:  # another node tells the same
-                begin, _ = found.pop()
-            found.append((begin, end))
-        last[each.by] = each.what
-    return found
 
 
 def explained(history: History, made: list[Write], failovers: list[tuple[int, int]], lease_ms: int) -> Verdict:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from cluster import Cluster
+from history import SECOND
 from node import Node
 from sentinels import Sentinels
 from wire import Link, ReplyError
@@ -93,6 +94,21 @@ class Watch:
 
     def __exit__(self, *_: object) -> None:
         self.end()
+
+
+def by_themselves(heard: Iterable[Announcement], known: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The failovers that are none of the known ones: on a busy machine a master that has no time to answer is taken for dead.
+    The new one may grant a second before it is announced, and the old one for some seconds after."""
+    last: dict[object, str] = {}
+    found: list[tuple[int, int]] = []
+    for each in heard:
+        if last.setdefault(each.by, each.what) != each.what and not any(a <= each.at <= b for a, b in known):
+            begin, end = each.at - SECOND, each.at + 5 * SECOND
+            if found and begin <= found[-1][1]:  # another node tells the same
+                begin, _ = found.pop()
+            found.append((begin, end))
+        last[each.by] = each.what
+    return found
 
 
 def _owner(link: Link, slot: int) -> str:

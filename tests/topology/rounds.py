@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import network
-from announce import Watch
+from announce import Watch, by_themselves
 from cluster import Cluster, slot_of
 from history import MS, History
 from load import Load, Tail, now_ns
@@ -60,6 +60,7 @@ class Round:
     lost: dict[str, int] = field(default_factory=dict)
     codes: dict[int, int] = field(default_factory=dict)
     holds: int = 0
+    unexplained: list[str] = field(default_factory=list)  # overlaps, and tokens that go back, without a failover that may do that
 
 
 class World:
@@ -85,6 +86,11 @@ class World:
         if isinstance(self.them, Sentinels):
             return self.them.master
         return eventually(lambda: self.them.owner(self.slot))  # type: ignore[no-any-return, union-attr]
+
+    @property
+    def loses(self) -> bool:
+        """Whether a failover may lose what the master has answered.  By hand in a cluster the old master stops first."""
+        return self.way != "manual" or isinstance(self.them, Sentinels)
 
     def known_as(self, node: Node) -> str:
         return self.them.id(node) if isinstance(self.them, Cluster) else node.address
@@ -201,9 +207,19 @@ def _add(told: Round, history: History, struck: int, until: int) -> None:
             )
 
 
+def _unexplained(history: History, failovers: list[tuple[int, int]]) -> Iterator[tuple[int, str]]:
+    """What two holds of a name show that only a failover between them may have done, where there was none, and when."""
+    overlaps = [(o.first, o.second, f"held together for {_ms(o.ns)} ms") for o in history.overlaps()]
+    disorder = [(a, b, f"token {b.token} after {a.token}") for a, b in history.disorder()]
+    for a, b, what in overlaps + disorder:
+        if not any(begin <= b.granted and a.granted <= end for begin, end in failovers):
+            yield b.granted, f"{a.name}: {a.id} and {b.id}: {what}"
+
+
 def batch(made: World, folder: Path, rounds: int, fine: bool = True) -> list[Round]:
     """Run a number of rounds under one load.  fine: for figures to the millisecond, at the cost of the processor."""
     marks: list[tuple[int, int]] = []
+    healed: list[int] = []
     plan: dict[str, Any] = {"counts": LANGUAGES, "within": made.within, "kind": "fenced", "threads": 2}
     quick: dict[str, Any] = {"hold_ms": 20, "lease_ms": SHORT_LEASE_MS}
     lasting: dict[str, Any] = {"hold_ms": LONG_MS, "lease_ms": LEASE_MS, "think_ms": 50, "check_ms": 1 if fine else 5}
@@ -230,12 +246,19 @@ def batch(made: World, folder: Path, rounds: int, fine: bool = True) -> list[Rou
             _await_back(tails, announced)
             made.heal(old)
             marks.append((struck, announced))
+            healed.append(now_ns())
         history, others, *_ = ended = [each.end() for each in loads]
         errors = "".join(each.errors() for each in loads)
     assert [who for each in ended for who in each.unfinished()] == [], errors
     ends = [*(after[0] for _, after in pairwise(marks)), now_ns()]
     both = [history, others]
-    return [_judge(both, made.names, *mark, end) for mark, end in zip(marks, ends, strict=True)]
+    rounds_made = [_judge(both, made.names, *mark, end) for mark, end in zip(marks, ends, strict=True)]
+    failovers = [(struck, end) for (struck, _), end in zip(marks, healed, strict=True)]
+    may = by_themselves(watch.heard, failovers) + (failovers if made.loses else [])
+    for at, text in sorted(found for each in ended for found in _unexplained(each, may)):
+        index = max(sum(struck <= at for struck, _ in marks) - 1, 0)
+        rounds_made[index].unexplained.append(text)
+    return rounds_made
 
 
 def run(
