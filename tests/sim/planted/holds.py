@@ -4,6 +4,27 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "what the server has refused is released again after minutes",
+        "engine/release.c",
+        "#define RELEASE_RETRY (500 * SNIB__MS)",
+        "#define RELEASE_RETRY (200000 * SNIB__MS)",
+        "faults/sick cannot_save_while_held",
+    ),
+    Mutant(
+        "a release is answered and not sent",
+        "engine/release.c",
+        "if (hold->count > 1) {",
+        "if (hold->count > 0) {",
+        "faults/slow half_a_lease_late",
+    ),
+    Mutant(
+        "a holder is told a tenth of a second after its lease",
+        "engine/hold.c",
+        "return sent_at + lease - lease / 100 - SNIB__MARGIN;",
+        "return sent_at + lease + 100 * SNIB__MS;",
+        "faults/stopped fixed_holds",
+    ),
+    Mutant(
         "a dropped write hold is said to end before its owner's read",
         "engine/hold.c",
         "return snib__gate_reads_on(e, hold) ?",
