@@ -51,6 +51,15 @@ find_library(SNIB_SSL_STATIC NAMES libssl.a)
 find_library(SNIB_CRYPTO_STATIC NAMES libcrypto.a)
 set(snib_libs ${SNIB_CORE_LIBS})
 if(SKBUILD AND SNIB_SSL_STATIC AND SNIB_CRYPTO_STATIC)
+    # Some archives need other libraries, such as zstd, whose names and archives cannot be known.  A module would be linked
+    # without them, and not load; so a program, which is not, is tried first.
+    set(snib_try ${CMAKE_CURRENT_BINARY_DIR}/own_openssl.c)
+    file(WRITE ${snib_try} "#include <openssl/ssl.h>\nint main(void) { return !SSL_CTX_new(TLS_client_method()); }\n")
+    find_package(Threads REQUIRED)
+    try_compile(snib_openssl_own ${CMAKE_CURRENT_BINARY_DIR}/own_openssl SOURCES ${snib_try}
+        LINK_LIBRARIES ${SNIB_SSL_STATIC} ${SNIB_CRYPTO_STATIC} Threads::Threads ${CMAKE_DL_LIBS})
+endif()
+if(snib_openssl_own)
     list(TRANSFORM snib_libs REPLACE "^ssl$" ${SNIB_SSL_STATIC})
     list(TRANSFORM snib_libs REPLACE "^crypto$" ${SNIB_CRYPTO_STATIC})
     target_compile_definitions(${snib_whole} PRIVATE SNIB_OPENSSL_OWN)

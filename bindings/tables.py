@@ -45,11 +45,11 @@ def read_codes() -> list[Code]:
 
 # A group of codes that programs catch together, and its built-in base class.
 PYTHON_GROUPS = {
-    "UsageError": ("ValueError", "The program must be changed; nothing was sent."),
+    "UsageError": ("ValueError", "The same call would fail again until something is changed; no lock or number was."),
     "ResourceError": ("", "The machine or the client ran out of something."),
     "NetworkError": ("ConnectionError", "There is no working connection to the server."),
     "ServerError": ("", "The server answered with an error."),
-    "StateError": ("", "The client cannot be used any more."),
+    "StateError": ("", "The client, or what the parent process acquired, cannot be used any more."),
 }
 
 # Code: class and bases.  OK and AGAIN never become exceptions.

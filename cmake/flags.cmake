@@ -21,7 +21,8 @@ if(SNIB_SANITIZE)
     add_compile_options(-fsanitize=${SNIB_SANITIZE} -fno-sanitize-recover=all -O1 -g1 -UNDEBUG -fno-omit-frame-pointer)
     add_link_options(-fsanitize=${SNIB_SANITIZE})
 else()
-    add_compile_options($<$<NOT:$<CONFIG:Debug>>:-D_FORTIFY_SOURCE=2>)
+    # Some compilers predefine another level, which must be undefined first.  One group: of equal options CMake keeps one.
+    add_compile_options("$<$<NOT:$<CONFIG:Debug>>:SHELL:-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2>")
 endif()
 
 # What tests do takes no time, and compiling it took a third of all the time of a run: so the programs of tests are not

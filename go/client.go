@@ -172,6 +172,8 @@ func (c *Client) Ping(ctx context.Context) error {
 }
 
 // List returns the names, sorted, of the locks that match a pattern as in Redis' SCAN; "" means all.
+// Semaphores, latches, permits that are all free and plain locks of other programs are not among them: nothing tells
+// them from other data.
 func (c *Client) List(ctx context.Context, pattern string) ([]string, error) {
 	var all []string
 	for cursor := uint64(0); ; {

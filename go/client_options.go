@@ -85,8 +85,8 @@ func Recheck(d time.Duration) Option {
 	return func(o *clientOptions) { o.recheck = atLeastTick(d) }
 }
 
-// Handovers is the option handover_max: consecutive hand-overs inside this process. It takes 1 to 2147483647, or
-// -1 for none, and defaults to 64.
+// Handovers is the option handover_max: consecutive hand-overs inside this process before other processes get a
+// turn; none: it never hands over. It takes 1 to 2147483647, or -1 for none, and defaults to 64.
 func Handovers(n int32) Option {
 	return func(o *clientOptions) { o.handoverMax = given(n, -1) }
 }

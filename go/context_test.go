@@ -193,7 +193,7 @@ func TestContextKeepsItsHold(t *testing.T) {
 		runtime.GC()
 	}
 	must(t, snib.HoldFrom(work).Check())
-	// A context derived from the hold's own context does not keep the hold for ever.
+	// A context derived from the hold's own context keeps the hold until it has ended, and no longer.
 	work = snib.HoldFrom(work).Context(work)
 	stop()
 	<-work.Done()

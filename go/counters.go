@@ -51,7 +51,7 @@ func (p pool) Init(ctx context.Context, n int) (bool, error) {
 	return done == 1, err
 }
 
-// Add changes the number of permits by n, which may be negative, and returns the new one.
+// Add changes the number of permits by n, which may be negative, and returns how many are free then.
 func (p pool) Add(ctx context.Context, n int) (int, error) { return p.tally(ctx, tallyAdd, n) }
 
 // Available returns how many permits are free now.

@@ -14,7 +14,8 @@ import (
 //
 // It lasts until it is unlocked or its client is closed. If a hold is dropped without either, together with its
 // Contexts, the garbage collector does not release it, because code may still work under it: renewal ends, the
-// lease runs out on the server, and a log record names the lock, see [Logger].
+// lease runs out on the server, and a log record names the lock, see [Logger]. A context that is derived from one of its
+// Contexts and has not ended keeps the hold, even if nothing uses it any more: cancel what you derive.
 type Hold struct {
 	lock   *lock
 	handle uint64

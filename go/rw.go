@@ -68,7 +68,8 @@ func (rw *RW) write(ctx context.Context, wait int64) (*Hold, error) {
 }
 
 // Downgrade turns a write hold of an [RW] into a read hold, with no gap in which another writer could get the lock.
-// It unlocks the write hold, whose Context ends. After an error the write hold is unchanged, unless it is lost:
+// It unlocks the write hold, whose Context ends; for the server's answer to that it waits as long as [Patience] allows,
+// whatever becomes of ctx. After an error the write hold is unchanged, unless it is lost:
 // then nothing is held any more.
 func (h *Hold) Downgrade(ctx context.Context) (*Hold, error) {
 	if h.lock == nil {
@@ -88,8 +89,9 @@ func (h *Hold) Downgrade(ctx context.Context) (*Hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	// An unconfirmed release continues by itself; but a hold that was lost did not protect the downgrade.
-	if err := h.Unlock(ctx); errors.Is(err, ErrLost) || errors.Is(err, ErrNotHeld) {
+	// An unconfirmed release continues by itself; but a hold that was lost did not protect the downgrade. Only the server's
+	// answer can say so, and ctx may be a context of this hold, which the Unlock ends.
+	if err := h.Unlock(context.WithoutCancel(ctx)); errors.Is(err, ErrLost) || errors.Is(err, ErrNotHeld) {
 		_ = read.Unlock(context.WithoutCancel(ctx))
 		return nil, err
 	}

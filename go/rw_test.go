@@ -173,6 +173,13 @@ func TestDowngradeOfALoss(t *testing.T) {
 	expect(t, "free", err, snib.ErrLost)
 	hold = lock(t, client.RW("page"))
 	must(t, rival.RW("page").ForceRelease(background))
+	read, err := hold.Downgrade(hold.Context(background)) // which its release ends
+	expect(t, "free, with the hold's own context", err, snib.ErrLost)
+	if read != nil {
+		t.Error("a read hold beside the error")
+	}
+	hold = lock(t, client.RW("page"))
+	must(t, rival.RW("page").ForceRelease(background))
 	other := lock(t, rival.RW("page"))
 	work := hold.Context(background)
 	_, err = hold.Downgrade(background)

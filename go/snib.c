@@ -6,7 +6,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "21677e8c390eb17b"
+#define SNIB_BUILD_ID "05ac73e6b618ae29"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -159,8 +159,9 @@ static const char *snib__address_text(const struct snib__address *address, char 
  * permanently, before its lease in Redis can expire.
  *
  * Handles     snib_client, snib_lock, snib_hold, snib_op and snib_queue are opaque.  A handle is a ticket
- *             with a generation, not an address: using one that is NULL, freed, of another kind or
- *             inherited from the parent process returns an error and never touches freed memory.
+ *             with a generation, not an address: using one that is NULL, freed or of another kind, or
+ *             a hold, operation or queue inherited from the parent process, returns an error and never
+ *             touches freed memory.
  * Results     0 is success, positive codes are expected outcomes, negative codes are errors.
  *             snib_code_is() says what a program may conclude from a code.
  * Outputs     are written only on success, unless a function's description says otherwise, and `err` on any other
@@ -180,7 +181,9 @@ static const char *snib__address_text(const struct snib__address *address, char 
  *             async-signal-safe.  A function blocks only if its description says so.  None is a cancellation
  *             point: a thread that is cancelled inside a call ends after it.  Stopping a thread inside a call, or
  *             interrupting it with a signal handler, does not prevent the renewal of other holds, except while it
- *             has the client's mutex, for about a microsecond in each call.  The library's own threads have all
+ *             has the client's mutex, for about a microsecond in each call.  A lock over several clients that the
+ *             thread is just moving on, its own or another thread's, waits for it, and its hold is lost in time if
+ *             that takes too long.  The library's own threads have all
  *             signals blocked.  A client's is started by its first operation and inherits the scheduling policy,
  *             priority and processors of the thread that calls it, so a thread that may get no processor time, as
  *             with SCHED_IDLE, must not be the first to call.
@@ -285,10 +288,12 @@ enum snib_code {
 };
 
 /* What may be concluded from a code: see snib_code_is().  The first flag does not apply to a release:
- * whatever its code, it is not called again, and the client itself repeats what can be repeated. */
+ * whatever its code, it is not called again, and the client itself repeats what can be repeated.  After a code with the
+ * last flag the program, the server or the user's rights must be changed.  Such a call has changed nothing, except that
+ * after SNIB_ENOTSUP from an extension the server may have the longer lease. */
 #define SNIB_IS_RETRYABLE 1     /* the same call may succeed later */
 #define SNIB_IS_MAYBE_APPLIED 2 /* the server may have applied it; the client cleans up what it can */
-#define SNIB_IS_USAGE 4         /* the program must be changed; nothing was sent */
+#define SNIB_IS_USAGE 4         /* the same call would fail again; see below what it changed */
 
 /* Details of an error, owned by the caller.  text is one sentence without a newline: what happened, to which
  * lock, at which server, and the server's own words if there were any (never a password).  What is too long is
@@ -377,7 +382,7 @@ typedef struct snib_client_options {
                                round trip; default 1000 */
     int64_t recheck_ms;   /* a waiter retries at least this often; default 3000 */
     int64_t max_hold_ms;  /* default for locks; 0: none, unless the URL sets it; -1: none */
-    int32_t handover_max; /* consecutive hand-overs inside this process; default 64; -1: none */
+    int32_t handover_max; /* consecutive hand-overs inside this process; default 64; -1: never */
     int32_t waiters_max;  /* concurrent operations; more fail with SNIB_ELIMIT, except releases
                              and extensions; default 200000.  A lock on several servers counts once at its
                              home client, and each member that is asked at the member's client */
@@ -571,6 +576,8 @@ SNIB_API int snib_client_stats(snib_client *client, snib_client_stats_data *out,
 /* snib_client_list - find locks by name; the server is scanned in steps.
  *
  * Call with *cursor = 0 first, and then again with the new value until it is 0.  A name can appear twice.
+ * Semaphores, latches, permits that are all free and plain locks of other programs are not found: nothing tells them
+ * from other data.
  *
  * pattern  as in Redis's SCAN (*, ?, [a-z]), at most 1024 bytes; length 0 means all.
  * buffer   receives *out_count names, each ended by a NUL, in *out_used bytes; cap is at least 65536.  Invalid UTF-8
@@ -658,8 +665,9 @@ SNIB_API int snib_multi_new(snib_lock *const *locks, uint32_t n, const snib_lock
 
 /* snib_quorum_new - create a lock on a majority of several independent servers, where one server is not enough.
  *
- * All nodes are asked at the same time, and an acquire returns when a majority has granted it.  The lease counts from
- * the first request, minus the drift.  Grants by a mere minority are undone on all nodes.  A release goes to all nodes
+ * All nodes are asked at the same time, and an acquire returns when a majority has granted it.  Each grant
+ * has a deadline of its own, counted from just before that node was asked, minus the drift, and the hold is valid for
+ * as long as a majority of them has not passed.  Grants by a mere minority are undone on all nodes.  A release goes to all nodes
  * and returns when a majority has confirmed it; the vote of an unreachable node stays taken until the lease ends.
  * Independent means: no replicas, and no two servers on one machine.  This follows "Distributed Locks with Redis",
  * the Redlock algorithm.
@@ -691,7 +699,8 @@ SNIB_API int snib_quorum_new(snib_lock *const *locks, uint32_t n, const snib_loc
  *          which must then be released once more.
  *          An owner that holds the write lock may also take the read lock of the name, and so keep the read lock
  *          when it releases the write lock.  The reverse returns SNIB_EUPGRADE, because the owner would wait for
- *          itself.  The same applies to an acquire that is waiting when another acquire by that owner succeeds.
+ *          itself.  An acquire that is already waiting when another one by its owner succeeds
+ *          ends in the same way: with that hold, within the write lock, or with SNIB_EUPGRADE.
  * wait_ms  -1: no limit; 0: one attempt; at most 86400000 otherwise.
  * Blocks   for at most wait_ms, or one round trip; while the server is unreachable, for at most the client's patience.
  * Returns  SNIB_OK, SNIB_BUSY (wait_ms 0), SNIB_TIMEDOUT, or an error.  After anything but SNIB_OK the
@@ -735,7 +744,7 @@ SNIB_API int snib_lock_acquire_begin(snib_lock *lock, uint64_t owner, int64_t wa
 enum snib_count {
     SNIB_COUNT_GET = 1,   /* -> free permits; a latch's count */
     SNIB_COUNT_INIT = 2,  /* set it to n unless it is set -> 1: done, 0: it was already set */
-    SNIB_COUNT_ADD = 3,   /* SEMAPHORE, PERMITS: add n, which may be negative -> the new number */
+    SNIB_COUNT_ADD = 3,   /* SEMAPHORE, PERMITS: add n, which may be negative -> the free permits then */
     SNIB_COUNT_SET = 4,   /* PERMITS: set the total to n, held ones included -> free permits */
     SNIB_COUNT_TOTAL = 5, /* PERMITS -> held and free together */
     SNIB_COUNT_RELEASE = 6, /* SEMAPHORE: put n back without a hold -> the new number */
@@ -1050,6 +1059,8 @@ SNIB_API int snib_hold_wait(snib_hold *hold, int64_t timeout_ms, int32_t *out_re
  *          SNIB_NOT_HELD  the hold was released before.
  *          SNIB_EUNREACHABLE  no reply; the client retries until the lease has ended.
  *          SNIB_ECONNECT  no connection, so nothing was sent; the client retries likewise.
+ *          SNIB_EPERMITS      a semaphore's number would become too large: nothing was put back.
+ *          SNIB_EPERM, ...    the server refused it; the client retries until the lease has ended.
  */
 SNIB_API int snib_hold_release(snib_hold *hold, snib_error *err);
 
@@ -5920,7 +5931,9 @@ int snib_set_exit_timeout(int64_t timeout_ms, snib_error *err)
  *
  * A thread inside a client that has news for a carrier records them under the carrier's mutex,
  * lists the carrier, and steps it once it is outside: a step enters one client at a time and holds
- * no other mutex meanwhile.  Only one thread steps a carrier at a time; others leave it a flag.
+ * no other mutex meanwhile.  Only one thread steps a carrier at a time; others leave it a flag.  If that thread is
+ * stopped in between, the carrier stands still: what it holds is lost by its deadline, and told.  To leave all steps to
+ * threads that run no user code would cost a wake-up for each member of each lock.
  */
 
 
@@ -8537,7 +8550,7 @@ X(try_timeout, try_timeout_ms, DURATION, READY, 1, 86400000, 1000, "",
 X(recheck, recheck_ms, DURATION, READY, 50, 60000, 3000, "",
   "a waiter retries at least this often")
 X(handover_max, handover_max, COUNT, READY, 1, 2147483647, 64, "none:-1 0:-1",
-  "consecutive hand-overs inside this process")
+  "consecutive hand-overs inside this process before other processes get a turn; none: it never hands over")
 X(waiters_max, waiters_max, COUNT, READY, 1, 2147483647, 200000, "",
   "concurrent operations; any more are refused, except releases and extensions")
 X(username, username, TEXT, READY, 0, 0, 0, "", "user name at the server, instead of the URL's")
@@ -8621,7 +8634,7 @@ X(try_timeout, try_timeout_ms, DURATION, READY, 1, 86400000, 1000, "",
 X(recheck, recheck_ms, DURATION, READY, 50, 60000, 3000, "",
   "a waiter retries at least this often")
 X(handover_max, handover_max, COUNT, READY, 1, 2147483647, 64, "none:-1 0:-1",
-  "consecutive hand-overs inside this process")
+  "consecutive hand-overs inside this process before other processes get a turn; none: it never hands over")
 X(waiters_max, waiters_max, COUNT, READY, 1, 2147483647, 200000, "",
   "concurrent operations; any more are refused, except releases and extensions")
 X(username, username, TEXT, READY, 0, 0, 0, "", "user name at the server, instead of the URL's")
@@ -14092,6 +14105,20 @@ static int snib__sys_poll(struct pollfd *polls, uint32_t n, snib__time left)
 
 /* ---- standard error ---- */
 
+/* write(), without the signal of a pipe whose readers have gone.  One that was pending before stays so. */
+static void sys_write_quietly(int fd, const char *bytes, size_t n)
+{
+    const struct timespec no_time = {0};
+    sigset_t quiet, before, pending;
+    sigemptyset(&quiet);
+    sigaddset(&quiet, SIGPIPE);
+    if (sigpending(&pending) != 0 || pthread_sigmask(SIG_BLOCK, &quiet, &before) != 0)
+        return;
+    if (syscall(SYS_write, fd, bytes, n) < 0 && errno == EPIPE && !sigismember(&pending, SIGPIPE))
+        syscall(SYS_rt_sigtimedwait, &quiet, NULL, &no_time, 8); /* no cancellation point */
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
 /* O_NONBLOCK of the descriptor itself is for all who share it, other processes, too; and that poll() finds room for something
  * says nothing of a line.  So pipes and terminals are opened once more: a pipe also for reading, or a signal could end the
  * process if its last reader goes meanwhile.  A thread's own folder, because the main thread may have ended. */
@@ -14115,7 +14142,7 @@ static void snib__sys_print(int fd, const char *line, size_t n)
             syscall(SYS_write, own, line, n);
             syscall(SYS_close, own); /* the child of a fork beside this has that file in any case */
         } else if (snib__sys_poll(&room, 1, 0) == 1 && (room.revents & POLLOUT)) {
-            syscall(SYS_write, fd, line, n); /* another user's; nearly always there is room */
+            sys_write_quietly(fd, line, n); /* another user's; nearly always there is room */
         }
     }
 }
@@ -14243,7 +14270,8 @@ static void snib__sys_resolve_free(struct addrinfo *addresses)
 /* thread.c - the background thread of a client: connects, watches the pub/sub links and the timers,
  * reads a command link while asynchronous work is in flight and no caller reads.  It runs no user
  * code, and never waits longer than half a second for a thread that does: leases are renewed whatever the program
- * does, unless it stops a thread inside the mutex of this client, or of one that is in a group with it. */
+ * does, unless it stops a thread inside the mutex of this client, or of one that is in a group with it.  The hold of a
+ * group, whose members are renewed, counts as long as somebody steps it: see api/group.c. */
 
 #include <errno.h>
 #include <stdlib.h>
@@ -30409,8 +30437,9 @@ static void snib__node_answer(struct snib__engine *e, struct snib__link *link,
     case SNIB__REQ_RENEW:
         snib__watchdog_answer(e, request->subject, request->sent_at, reply, n, error, now);
         break;
-    case SNIB__REQ_KILL: /* or there was nothing to end */
-        ((struct snib__link *)request->subject)->conn.kill_id = 0;
+    case SNIB__REQ_KILL: /* or there was nothing to end; the link may owe the end of a later connection by now */
+        if (((struct snib__link *)request->subject)->conn.kill_id == (int64_t)request->number)
+            ((struct snib__link *)request->subject)->conn.kill_id = 0;
         if (error)
             snib__node_unended(e, node, true);
         break;
@@ -32246,16 +32275,19 @@ static void snib__route_misfit_words(const struct snib__engine *e, const struct 
     if (link->node->addressed)
         snib__address_text(&link->node->address, where);
     const char *at = where[0] ? where : snib__engine_where(e);
+    bool tls = e->config.seeds_n > 0 && e->config.seeds[0].tls;
+    const char *s = tls ? "s" : ""; /* or a password would go in the clear */
     if (link->node->kind == SNIB__A_SENTINEL)
         snprintf(out, SNIB__WORDS_MAX,
-                 "%s is not a sentinel for \"%.40s\": name sentinels in the URL, or use redis://",
-                 at, e->config.service);
+                 "%s is not a sentinel for \"%.40s\": name sentinels in the URL, or use redis%s://",
+                 at, e->config.service, s);
     else if (link->conn.mode == SNIB__MODE_SENTINEL)
-        snprintf(out, SNIB__WORDS_MAX, "%s is a sentinel: use redis+sentinel://%s/service", at, at);
+        snprintf(out, SNIB__WORDS_MAX, "%s is a sentinel: use redis%s+sentinel://%s/service", at, s,
+                 at);
     else if (e->config.topology == SNIB__CLUSTER)
-        snprintf(out, SNIB__WORDS_MAX, "%s is not a cluster node: use redis://%s", at, at);
+        snprintf(out, SNIB__WORDS_MAX, "%s is not a cluster node: use redis%s://%s", at, s, at);
     else
-        snprintf(out, SNIB__WORDS_MAX, "%s is a cluster node: use redis+cluster://%s", at,
+        snprintf(out, SNIB__WORDS_MAX, "%s is a cluster node: use redis%s+cluster://%s", at, s,
                  at[0] == '/' ? "host:port" : at);
 }
 
@@ -33923,14 +33955,16 @@ static void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
     struct snib__gate *gate = hold->gate;
     struct snib__hold *heir = gate->active;
     bool there = reply->type == SNIB__RESP_ARRAY && n == 1, taken = n > 2 && reply[2].integer;
-    bool held = heir && heir->number == hold->number && heir->phase == SNIB__HELD &&
-                !snib__hold_over(e, heir, now);
+    bool follows =
+        heir &&
+        heir->number == hold->number; /* whether held or being released, it knows of a failover */
+    bool held = follows && heir->phase == SNIB__HELD && !snib__hold_over(e, heir, now);
     bool released = hold->unsure && (hold->flags & SNIB__RESENT) && now < hold->deadline;
     bool ours = there || released;
-    int reason = snib__hold_denied(held ? heir : hold, taken);
+    int reason = snib__hold_denied(follows ? heir : hold, taken);
     snib__gate_ref(gate);
     for (struct snib__hold *lost = ours ? NULL : hold; lost; lost = lost->next) {
-        lost->reason = (unsigned)reason & 7u;
+        lost->reason = now >= lost->deadline ? SNIB_REASON_UNREACHABLE : (unsigned)reason & 7u;
         snib__hold_found_lost(e, lost, now);
     }
     snib__gate_released(e, hold, ours ? SNIB_OK : SNIB_LOST, now);
@@ -37292,7 +37326,7 @@ static const struct codes_row codes_table[] = {
  * Behind enum snib_code's names and texts, the Python exceptions and the Go errors.  Values are
  * never reused.  The text is one sentence: what happened and, where it helps, what to do.  Flags
  * are those of snib_code_is(): RETRYABLE the same call may succeed later, MAYBE_APPLIED the server
- * may have done it, USAGE the program must be changed and nothing was sent.
+ * may have done it, USAGE the same call would fail again until something is changed, and no lock or number was.
  */
 X(OK, 0, 0, "done")
 
@@ -37363,7 +37397,7 @@ X(EFORKED, -61, USAGE, "this hold, operation or queue belongs to the parent proc
  * Behind enum snib_code's names and texts, the Python exceptions and the Go errors.  Values are
  * never reused.  The text is one sentence: what happened and, where it helps, what to do.  Flags
  * are those of snib_code_is(): RETRYABLE the same call may succeed later, MAYBE_APPLIED the server
- * may have done it, USAGE the program must be changed and nothing was sent.
+ * may have done it, USAGE the same call would fail again until something is changed, and no lock or number was.
  */
 X(OK, 0, 0, "done")
 
@@ -37865,7 +37899,7 @@ static size_t conn_border(const char *password, size_t n)
     return border;
 }
 
-/* Mask the password in error lines.  If two reads split it, the first part is masked at once, the rest with the
+/* Mask the password in error lines, but nothing of what frames them: a password may begin with a line break.  If two reads split it, the first part is masked at once, the rest with the
  * second: like Knuth, Morris and Pratt's search, which keeps only how much of the word the input ends with. */
 static void snib__conn_mask(struct snib__conn *conn, char *bytes, size_t n)
 {
@@ -37876,13 +37910,15 @@ static void snib__conn_mask(struct snib__conn *conn, char *bytes, size_t n)
         return;
     for (size_t i = 0; i < n; i++) {
         const char byte = bytes[i];
-        if (!conn->in_line)
+        const bool first = !conn->in_line;
+        if (first)
             conn->in_error = byte == '-';
         conn->in_line = byte != '\n';
-        size_t same = conn->in_error ? conn->masked : 0;
+        const bool text = conn->in_error && !first && byte != '\r' && byte != '\n';
+        size_t same = text ? conn->masked : 0;
         while (same == len || (same > 0 && byte != password[same]))
             same = conn_border(password, same);
-        same += conn->in_error && byte == password[same];
+        same += text && byte == password[same];
         conn->masked = same;
         if (same >= CONN_MASKED || i + 1 == n) { /* the rest may follow */
             const size_t here = same < i + 1 ? same : i + 1;

@@ -9,7 +9,8 @@ import (
 )
 
 // A watch notifies the Lost channel and the contexts of a hold when the hold ends. The client refers to the watch, so
-// it must not refer to the Hold, which could then never be collected. A hold whose Lost and Context were never called
+// it must not refer to the Hold, which could then never be collected. (A context of the hold's refers to its children,
+// and they to the Hold, until they end.) A hold whose Lost and Context were never called
 // has none.
 type watch struct {
 	lock *lock
@@ -141,7 +142,7 @@ func (h *Hold) Lost() <-chan struct{} { return h.watched().lost }
 //     which matches [ErrLost];
 //   - by Unlock, with the cause context.Canceled, before the lock is released.
 //
-// A context that is in use keeps the hold in use, too, and so does one that is derived from it. Call Context once for
+// A context that is in use keeps the hold in use, too, and so does one that is derived from it, until it has ended. Call Context once for
 // each piece of work: the resources of a context are freed when it ends.
 func (h *Hold) Context(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)

@@ -5,7 +5,9 @@
  *
  * A thread inside a client that has news for a carrier records them under the carrier's mutex,
  * lists the carrier, and steps it once it is outside: a step enters one client at a time and holds
- * no other mutex meanwhile.  Only one thread steps a carrier at a time; others leave it a flag.
+ * no other mutex meanwhile.  Only one thread steps a carrier at a time; others leave it a flag.  If that thread is
+ * stopped in between, the carrier stands still: what it holds is lost by its deadline, and told.  To leave all steps to
+ * threads that run no user code would cost a wake-up for each member of each lock.
  */
 #include "api/carrier.h"
 

@@ -247,6 +247,20 @@ int snib__sys_poll(struct pollfd *polls, uint32_t n, snib__time left)
 
 /* ---- standard error ---- */
 
+/* write(), without the signal of a pipe whose readers have gone.  One that was pending before stays so. */
+static void sys_write_quietly(int fd, const char *bytes, size_t n)
+{
+    const struct timespec no_time = {0};
+    sigset_t quiet, before, pending;
+    sigemptyset(&quiet);
+    sigaddset(&quiet, SIGPIPE);
+    if (sigpending(&pending) != 0 || pthread_sigmask(SIG_BLOCK, &quiet, &before) != 0)
+        return;
+    if (syscall(SYS_write, fd, bytes, n) < 0 && errno == EPIPE && !sigismember(&pending, SIGPIPE))
+        syscall(SYS_rt_sigtimedwait, &quiet, NULL, &no_time, 8); /* no cancellation point */
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
 /* O_NONBLOCK of the descriptor itself is for all who share it, other processes, too; and that poll() finds room for something
  * says nothing of a line.  So pipes and terminals are opened once more: a pipe also for reading, or a signal could end the
  * process if its last reader goes meanwhile.  A thread's own folder, because the main thread may have ended. */
@@ -270,7 +284,7 @@ void snib__sys_print(int fd, const char *line, size_t n)
             syscall(SYS_write, own, line, n);
             syscall(SYS_close, own); /* the child of a fork beside this has that file in any case */
         } else if (snib__sys_poll(&room, 1, 0) == 1 && (room.revents & POLLOUT)) {
-            syscall(SYS_write, fd, line, n); /* another user's; nearly always there is room */
+            sys_write_quietly(fd, line, n); /* another user's; nearly always there is room */
         }
     }
 }

@@ -1,7 +1,8 @@
 /* thread.c - the background thread of a client: connects, watches the pub/sub links and the timers,
  * reads a command link while asynchronous work is in flight and no caller reads.  It runs no user
  * code, and never waits longer than half a second for a thread that does: leases are renewed whatever the program
- * does, unless it stops a thread inside the mutex of this client, or of one that is in a group with it. */
+ * does, unless it stops a thread inside the mutex of this client, or of one that is in a group with it.  The hold of a
+ * group, whose members are renewed, counts as long as somebody steps it: see api/group.c. */
 #include "driver/ahead.h"
 #include "driver/lead.h"
 

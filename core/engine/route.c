@@ -114,15 +114,18 @@ void snib__route_misfit_words(const struct snib__engine *e, const struct snib__l
     if (link->node->addressed)
         snib__address_text(&link->node->address, where);
     const char *at = where[0] ? where : snib__engine_where(e);
+    bool tls = e->config.seeds_n > 0 && e->config.seeds[0].tls;
+    const char *s = tls ? "s" : ""; /* or a password would go in the clear */
     if (link->node->kind == SNIB__A_SENTINEL)
         snprintf(out, SNIB__WORDS_MAX,
-                 "%s is not a sentinel for \"%.40s\": name sentinels in the URL, or use redis://",
-                 at, e->config.service);
+                 "%s is not a sentinel for \"%.40s\": name sentinels in the URL, or use redis%s://",
+                 at, e->config.service, s);
     else if (link->conn.mode == SNIB__MODE_SENTINEL)
-        snprintf(out, SNIB__WORDS_MAX, "%s is a sentinel: use redis+sentinel://%s/service", at, at);
+        snprintf(out, SNIB__WORDS_MAX, "%s is a sentinel: use redis%s+sentinel://%s/service", at, s,
+                 at);
     else if (e->config.topology == SNIB__CLUSTER)
-        snprintf(out, SNIB__WORDS_MAX, "%s is not a cluster node: use redis://%s", at, at);
+        snprintf(out, SNIB__WORDS_MAX, "%s is not a cluster node: use redis%s://%s", at, s, at);
     else
-        snprintf(out, SNIB__WORDS_MAX, "%s is a cluster node: use redis+cluster://%s", at,
+        snprintf(out, SNIB__WORDS_MAX, "%s is a cluster node: use redis%s+cluster://%s", at, s,
                  at[0] == '/' ? "host:port" : at);
 }

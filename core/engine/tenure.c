@@ -151,14 +151,16 @@ void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
     struct snib__gate *gate = hold->gate;
     struct snib__hold *heir = gate->active;
     bool there = reply->type == SNIB__RESP_ARRAY && n == 1, taken = n > 2 && reply[2].integer;
-    bool held = heir && heir->number == hold->number && heir->phase == SNIB__HELD &&
-                !snib__hold_over(e, heir, now);
+    bool follows =
+        heir &&
+        heir->number == hold->number; /* whether held or being released, it knows of a failover */
+    bool held = follows && heir->phase == SNIB__HELD && !snib__hold_over(e, heir, now);
     bool released = hold->unsure && (hold->flags & SNIB__RESENT) && now < hold->deadline;
     bool ours = there || released;
-    int reason = snib__hold_denied(held ? heir : hold, taken);
+    int reason = snib__hold_denied(follows ? heir : hold, taken);
     snib__gate_ref(gate);
     for (struct snib__hold *lost = ours ? NULL : hold; lost; lost = lost->next) {
-        lost->reason = (unsigned)reason & 7u;
+        lost->reason = now >= lost->deadline ? SNIB_REASON_UNREACHABLE : (unsigned)reason & 7u;
         snib__hold_found_lost(e, lost, now);
     }
     snib__gate_released(e, hold, ours ? SNIB_OK : SNIB_LOST, now);

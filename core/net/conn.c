@@ -371,7 +371,7 @@ static size_t conn_border(const char *password, size_t n)
     return border;
 }
 
-/* Mask the password in error lines.  If two reads split it, the first part is masked at once, the rest with the
+/* Mask the password in error lines, but nothing of what frames them: a password may begin with a line break.  If two reads split it, the first part is masked at once, the rest with the
  * second: like Knuth, Morris and Pratt's search, which keeps only how much of the word the input ends with. */
 void snib__conn_mask(struct snib__conn *conn, char *bytes, size_t n)
 {
@@ -382,13 +382,15 @@ void snib__conn_mask(struct snib__conn *conn, char *bytes, size_t n)
         return;
     for (size_t i = 0; i < n; i++) {
         const char byte = bytes[i];
-        if (!conn->in_line)
+        const bool first = !conn->in_line;
+        if (first)
             conn->in_error = byte == '-';
         conn->in_line = byte != '\n';
-        size_t same = conn->in_error ? conn->masked : 0;
+        const bool text = conn->in_error && !first && byte != '\r' && byte != '\n';
+        size_t same = text ? conn->masked : 0;
         while (same == len || (same > 0 && byte != password[same]))
             same = conn_border(password, same);
-        same += conn->in_error && byte == password[same];
+        same += text && byte == password[same];
         conn->masked = same;
         if (same >= CONN_MASKED || i + 1 == n) { /* the rest may follow */
             const size_t here = same < i + 1 ? same : i + 1;

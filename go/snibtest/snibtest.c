@@ -3997,8 +3997,9 @@ const command model__value_commands[] = {
  * permanently, before its lease in Redis can expire.
  *
  * Handles     snib_client, snib_lock, snib_hold, snib_op and snib_queue are opaque.  A handle is a ticket
- *             with a generation, not an address: using one that is NULL, freed, of another kind or
- *             inherited from the parent process returns an error and never touches freed memory.
+ *             with a generation, not an address: using one that is NULL, freed or of another kind, or
+ *             a hold, operation or queue inherited from the parent process, returns an error and never
+ *             touches freed memory.
  * Results     0 is success, positive codes are expected outcomes, negative codes are errors.
  *             snib_code_is() says what a program may conclude from a code.
  * Outputs     are written only on success, unless a function's description says otherwise, and `err` on any other
@@ -4018,7 +4019,9 @@ const command model__value_commands[] = {
  *             async-signal-safe.  A function blocks only if its description says so.  None is a cancellation
  *             point: a thread that is cancelled inside a call ends after it.  Stopping a thread inside a call, or
  *             interrupting it with a signal handler, does not prevent the renewal of other holds, except while it
- *             has the client's mutex, for about a microsecond in each call.  The library's own threads have all
+ *             has the client's mutex, for about a microsecond in each call.  A lock over several clients that the
+ *             thread is just moving on, its own or another thread's, waits for it, and its hold is lost in time if
+ *             that takes too long.  The library's own threads have all
  *             signals blocked.  A client's is started by its first operation and inherits the scheduling policy,
  *             priority and processors of the thread that calls it, so a thread that may get no processor time, as
  *             with SCHED_IDLE, must not be the first to call.
@@ -4123,10 +4126,12 @@ enum snib_code {
 };
 
 /* What may be concluded from a code: see snib_code_is().  The first flag does not apply to a release:
- * whatever its code, it is not called again, and the client itself repeats what can be repeated. */
+ * whatever its code, it is not called again, and the client itself repeats what can be repeated.  After a code with the
+ * last flag the program, the server or the user's rights must be changed.  Such a call has changed nothing, except that
+ * after SNIB_ENOTSUP from an extension the server may have the longer lease. */
 #define SNIB_IS_RETRYABLE 1     /* the same call may succeed later */
 #define SNIB_IS_MAYBE_APPLIED 2 /* the server may have applied it; the client cleans up what it can */
-#define SNIB_IS_USAGE 4         /* the program must be changed; nothing was sent */
+#define SNIB_IS_USAGE 4         /* the same call would fail again; see below what it changed */
 
 /* Details of an error, owned by the caller.  text is one sentence without a newline: what happened, to which
  * lock, at which server, and the server's own words if there were any (never a password).  What is too long is
@@ -4215,7 +4220,7 @@ typedef struct snib_client_options {
                                round trip; default 1000 */
     int64_t recheck_ms;   /* a waiter retries at least this often; default 3000 */
     int64_t max_hold_ms;  /* default for locks; 0: none, unless the URL sets it; -1: none */
-    int32_t handover_max; /* consecutive hand-overs inside this process; default 64; -1: none */
+    int32_t handover_max; /* consecutive hand-overs inside this process; default 64; -1: never */
     int32_t waiters_max;  /* concurrent operations; more fail with SNIB_ELIMIT, except releases
                              and extensions; default 200000.  A lock on several servers counts once at its
                              home client, and each member that is asked at the member's client */
@@ -4409,6 +4414,8 @@ SNIB_API int snib_client_stats(snib_client *client, snib_client_stats_data *out,
 /* snib_client_list - find locks by name; the server is scanned in steps.
  *
  * Call with *cursor = 0 first, and then again with the new value until it is 0.  A name can appear twice.
+ * Semaphores, latches, permits that are all free and plain locks of other programs are not found: nothing tells them
+ * from other data.
  *
  * pattern  as in Redis's SCAN (*, ?, [a-z]), at most 1024 bytes; length 0 means all.
  * buffer   receives *out_count names, each ended by a NUL, in *out_used bytes; cap is at least 65536.  Invalid UTF-8
@@ -4496,8 +4503,9 @@ SNIB_API int snib_multi_new(snib_lock *const *locks, uint32_t n, const snib_lock
 
 /* snib_quorum_new - create a lock on a majority of several independent servers, where one server is not enough.
  *
- * All nodes are asked at the same time, and an acquire returns when a majority has granted it.  The lease counts from
- * the first request, minus the drift.  Grants by a mere minority are undone on all nodes.  A release goes to all nodes
+ * All nodes are asked at the same time, and an acquire returns when a majority has granted it.  Each grant
+ * has a deadline of its own, counted from just before that node was asked, minus the drift, and the hold is valid for
+ * as long as a majority of them has not passed.  Grants by a mere minority are undone on all nodes.  A release goes to all nodes
  * and returns when a majority has confirmed it; the vote of an unreachable node stays taken until the lease ends.
  * Independent means: no replicas, and no two servers on one machine.  This follows "Distributed Locks with Redis",
  * the Redlock algorithm.
@@ -4529,7 +4537,8 @@ SNIB_API int snib_quorum_new(snib_lock *const *locks, uint32_t n, const snib_loc
  *          which must then be released once more.
  *          An owner that holds the write lock may also take the read lock of the name, and so keep the read lock
  *          when it releases the write lock.  The reverse returns SNIB_EUPGRADE, because the owner would wait for
- *          itself.  The same applies to an acquire that is waiting when another acquire by that owner succeeds.
+ *          itself.  An acquire that is already waiting when another one by its owner succeeds
+ *          ends in the same way: with that hold, within the write lock, or with SNIB_EUPGRADE.
  * wait_ms  -1: no limit; 0: one attempt; at most 86400000 otherwise.
  * Blocks   for at most wait_ms, or one round trip; while the server is unreachable, for at most the client's patience.
  * Returns  SNIB_OK, SNIB_BUSY (wait_ms 0), SNIB_TIMEDOUT, or an error.  After anything but SNIB_OK the
@@ -4573,7 +4582,7 @@ SNIB_API int snib_lock_acquire_begin(snib_lock *lock, uint64_t owner, int64_t wa
 enum snib_count {
     SNIB_COUNT_GET = 1,   /* -> free permits; a latch's count */
     SNIB_COUNT_INIT = 2,  /* set it to n unless it is set -> 1: done, 0: it was already set */
-    SNIB_COUNT_ADD = 3,   /* SEMAPHORE, PERMITS: add n, which may be negative -> the new number */
+    SNIB_COUNT_ADD = 3,   /* SEMAPHORE, PERMITS: add n, which may be negative -> the free permits then */
     SNIB_COUNT_SET = 4,   /* PERMITS: set the total to n, held ones included -> free permits */
     SNIB_COUNT_TOTAL = 5, /* PERMITS -> held and free together */
     SNIB_COUNT_RELEASE = 6, /* SEMAPHORE: put n back without a hold -> the new number */
@@ -4888,6 +4897,8 @@ SNIB_API int snib_hold_wait(snib_hold *hold, int64_t timeout_ms, int32_t *out_re
  *          SNIB_NOT_HELD  the hold was released before.
  *          SNIB_EUNREACHABLE  no reply; the client retries until the lease has ended.
  *          SNIB_ECONNECT  no connection, so nothing was sent; the client retries likewise.
+ *          SNIB_EPERMITS      a semaphore's number would become too large: nothing was put back.
+ *          SNIB_EPERM, ...    the server refused it; the client retries until the lease has ended.
  */
 SNIB_API int snib_hold_release(snib_hold *hold, snib_error *err);
 

@@ -9,7 +9,7 @@ from ._error import Error
 
 
 class UsageError(Error, ValueError):
-    """The program must be changed; nothing was sent."""
+    """The same call would fail again until something is changed; no lock or number was."""
 
 
 class ResourceError(Error):
@@ -25,7 +25,7 @@ class ServerError(Error):
 
 
 class StateError(Error):
-    """The client cannot be used any more."""
+    """The client, or what the parent process acquired, cannot be used any more."""
 
 
 class Busy(Error):

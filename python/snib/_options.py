@@ -34,7 +34,8 @@ class Options:
     try_timeout         how long a wait of 0, or a very short one, tolerates an unreachable
                         server (1s)
     recheck             a waiter retries at least this often (3s)
-    handover_max        consecutive hand-overs inside this process (64)
+    handover_max        consecutive hand-overs inside this process before other processes get a
+                        turn; none: it never hands over (64)
     waiters_max         concurrent operations; any more are refused, except releases and
                         extensions (200000)
     username            user name at the server, instead of the URL's

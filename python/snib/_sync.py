@@ -51,7 +51,11 @@ class Client(
         _core.ping(self._handle, wait_ms(timeout))
 
     def list(self, pattern: str = "*") -> builtins.list[str]:
-        """The names of the locks that match a pattern of Redis' SCAN, sorted."""
+        """The names of the locks that match a pattern of Redis' SCAN, sorted.
+
+        Semaphores, latches, permits that are all free and plain locks of other programs are not among them: nothing
+        tells them from other data.
+        """
         self._used()
         names: set[str] = set()
         cursor, found = _core.client_list(self._handle, pattern, 0)

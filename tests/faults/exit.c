@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -303,6 +304,33 @@ static void unread_standard_error(void **state)
         }
 }
 
+/* The same for a pipe that is another user's, and cannot be opened once more: a line is written if somebody reads. */
+static void another_users_pipe(void **state)
+{
+    struct server *server = *state;
+    for (int gone = 0; gone < 2; gone++) {
+        char line[64];
+        int ends[2];
+        assert_true(pipe(ends) == 0 && fchmod(ends[1], 0) == 0);
+        if (gone)
+            close(ends[0]);
+        pid_t pid = fork();
+        if (pid == 0) {
+            child_debugs(server, "unread", 1);
+            CHILD(dup2(ends[1], STDERR_FILENO) >= 0);
+            CHILD(geteuid() != 0 || setresuid(65534, 65534, 65534) == 0);
+            exit(0);
+        }
+        close(ends[1]);
+        expect_status(pid, 0);
+        assert_false(is_held(server, "unread"));
+        if (!gone) {
+            assert_true(read(ends[0], line, sizeof line) > 0);
+            close(ends[0]);
+        }
+    }
+}
+
 static bool has_room(int fd)
 {
     struct pollfd room = {.fd = fd, .events = POLLOUT};
@@ -559,6 +587,7 @@ int main(void)
         cmocka_unit_test(no_answer),
         cmocka_unit_test(with_the_last_thread),
         cmocka_unit_test(unread_standard_error),
+        cmocka_unit_test(another_users_pipe),
         cmocka_unit_test(unread_terminal),
         cmocka_unit_test(told_at_exit),
         cmocka_unit_test(told_to_nobody),

@@ -44,7 +44,7 @@ MISTAKES = [
     Mistake(
         "a password in two pieces is shown",
         "net/conn.c",
-        "size_t same = conn->in_error ? conn->masked : 0;",
+        "size_t same = text ? conn->masked : 0;",
         "size_t same = conn->in_error && i > 0 ? conn->masked : 0;",
         "reply",
     ),

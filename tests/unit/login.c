@@ -182,6 +182,31 @@ static void repeated_password_is_masked(void **state)
     }
 }
 
+/* What frames an error stays as it is, whatever the password is: or the reader would take what follows for its rest. */
+static void framing_is_not_masked(void **state)
+{
+    (void)state;
+    static const char *const passwords[] = {"\nsecret1", "\r\nsecret", "d.\r\n-ERR", "-ERR no"};
+    static const char answer[] = "-WRONGPASS disabled.\r\n-ERR no\r\n:1\r\n";
+    const size_t all = strlen(answer);
+    for (size_t i = 0; i < COUNT(passwords); i++) {
+        const struct snib__login login = {.password = passwords[i], .passing = true};
+        for (size_t cut = 1; cut < all; cut++) {
+            struct snib__conn conn;
+            char copy[sizeof answer];
+            memcpy(copy, answer, sizeof answer);
+            assert_int_equal(snib__conn_init(&conn, false), 0);
+            assert_int_equal(snib__conn_begin(&conn, &login, 5), 0);
+            snib__conn_mask(&conn, copy, cut);
+            snib__conn_mask(&conn, copy + cut, all - cut);
+            for (size_t at = 0; at < all; at++)
+                if (at == 0 || answer[at - 1] == '\n' || strchr("\r\n", answer[at]))
+                    assert_int_equal(copy[at], answer[at]);
+            snib__conn_free(&conn);
+        }
+    }
+}
+
 /* ---- Questions --------------------------------------------------------------------------------- */
 
 static void token_of_15_minutes(void **state)
@@ -352,6 +377,7 @@ int main(void)
         cmocka_unit_test(second_login),
         cmocka_unit_test(listener_logs_in_anew),
         cmocka_unit_test(repeated_password_is_masked),
+        cmocka_unit_test(framing_is_not_masked),
         cmocka_unit_test(token_of_15_minutes),
         cmocka_unit_test(token_near_its_end),
         cmocka_unit_test(file_without_a_descriptor),

@@ -213,14 +213,23 @@ static void few_do_not_speak_for_all(void **state)
 static void server_that_is_something_else(void **state)
 {
     (void)state;
-    struct snib__engine *engine = begin();
-    peers_n = 0;
-    peer("m0")->mode = "sentinel";
-    engine->config.login.database = 3; /* SELECT is refused, and says less */
-    ends_with(engine, SNIB_ETOPOLOGY, 20 * SNIB__MS, "is a sentinel: use redis+sentinel://", NULL);
-    peer("m0")->state = DOWN; /* its earlier role is not reported once it is silent */
-    ends_with(engine, SNIB_ECONNECT, 6 * SECOND, NULL, NULL);
-    snib__engine_free(engine);
+    for (int tls = 0; tls < 2;
+         tls++) { /* with TLS the advice has it, too: whoever follows it sends a password */
+        struct snib__address seed = {.host = "m0", .port = 6379, .tls = tls};
+        struct snib__engine *engine = begin();
+        engine->config.seeds = &seed;
+        engine->config.seeds_n = 1;
+        engine->home->address = seed;
+        engine->home->addressed = true;
+        peers_n = 0;
+        peer("m0")->mode = "sentinel";
+        engine->config.login.database = 3; /* SELECT is refused, and says less */
+        ends_with(engine, SNIB_ETOPOLOGY, 20 * SNIB__MS,
+                  tls ? "use rediss+sentinel://" : "is a sentinel: use redis+sentinel://", NULL);
+        peer("m0")->state = DOWN; /* its earlier role is not reported once it is silent */
+        ends_with(engine, SNIB_ECONNECT, 6 * SECOND, NULL, NULL);
+        snib__engine_free(engine);
+    }
 }
 
 /* ---- Following it ---------------------------------------------------------------------------------- */

@@ -3,6 +3,8 @@
  */
 #include "fed.h"
 
+#include "engine/route.h"
+
 #define THERE "*0\r\n"
 #define GONE "*2\r\n:1\r\n:0\r\n"
 #define TAKEN "*2\r\n:1\r\n:1\r\n"
@@ -339,7 +341,40 @@ static void repeated_question_comes_too_late(void **state)
     assert_int_equal(oldest_script(engine), RENEW);
     answer(engine, GONE);
     assert_int_equal(engine->stats.releases, 0);
-    assert_int_equal(engine->stats.lost_unreachable + engine->stats.lost_deleted, 1);
+    assert_int_equal(engine->stats.lost_unreachable, 1); /* whatever has become of the key since */
+    assert_int_equal(engine->stats.lost_deleted, 0);
+    snib__engine_free(engine);
+}
+
+/* Another server, without the number, takes over before a question is sent: that is the reason for whoever had it. */
+static void failover_is_the_reason_for_all(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_tenure();
+    struct snib__address second = {.host = "second", .port = 1};
+    engine->home->addressed = true; /* it is one of several */
+    struct snib__op *next[2], *given[3];
+    struct snib__hold *hold = held(engine, gate(engine, SNIB_MUTEX, "m"), next, 2);
+    given[0] = release(engine, hold);
+    given[1] = release(engine, acquired(engine, next[0]));
+    hold = acquired(engine, next[1]);
+    cut_link(engine);
+    given[2] = release(engine, hold);
+    snib__node_readdress(engine, engine->home, &second, now);
+    await_connect(engine);
+    connect_link(engine);
+    assert_int_equal(oldest_script(engine), RENEW);
+    answer(engine, GONE);
+    ended(engine, given[0],
+          SNIB_OK); /* its release may have been repeated behind that of the number */
+    assert_int_equal(oldest_script(engine), RENEW);
+    answer(engine, GONE);
+    ended(engine, given[1], SNIB_LOST);
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RELEASE);
+    answer(engine, ":0\r\n");
+    ended(engine, given[2], SNIB_LOST);
+    assert_int_equal(engine->stats.lost_failover, 2);
+    assert_int_equal(engine->stats.lost_deleted, 0);
     snib__engine_free(engine);
 }
 
@@ -613,6 +648,7 @@ int main(void)
         cmocka_unit_test(limit_is_no_release),
         cmocka_unit_test(limit_ends_it_before),
         cmocka_unit_test(repeated_question_comes_too_late),
+        cmocka_unit_test(failover_is_the_reason_for_all),
         cmocka_unit_test(question_without_an_answer_was_sent),
         cmocka_unit_test(question_without_its_script),
         cmocka_unit_test(refused_question_is_repeated),

@@ -126,7 +126,11 @@ class Client(
             raise value
 
     async def list(self, pattern: str = "*") -> builtins.list[str]:
-        """The names of the locks that match a pattern of Redis' SCAN, sorted."""
+        """The names of the locks that match a pattern of Redis' SCAN, sorted.
+
+        Semaphores, latches, permits that are all free and plain locks of other programs are not among them: nothing
+        tells them from other data.
+        """
         names: set[str] = set()
         cursor = 0
         while True:

@@ -255,6 +255,13 @@ MUTANTS = [
         "faults/exit unread_standard_error",
     ),
     Mutant(
+        "an exit is ended by the signal of a pipe that nobody reads",
+        "driver/sys.c",
+        "sys_write_quietly(fd, line, n);",
+        "syscall(SYS_write, fd, line, n);",
+        "faults/exit another_users_pipe",
+    ),
+    Mutant(
         "an exit waits for a terminal that has room for less than a line",
         "driver/sys.c",
         "} else if (S_ISREG(about.st_mode)) {",

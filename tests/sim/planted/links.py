@@ -669,4 +669,25 @@ MUTANTS = [
         "if (n >= len && len == 0)",
         "unit_resp",
     ),
+    Mutant(
+        "a password that begins with a line break masks that of an error",
+        "net/conn.c",
+        "conn->in_error && !first && byte != '\\r' && byte != '\\n';",
+        "conn->in_error && !first;",
+        "unit_login framing_is_not_masked",
+    ),
+    Mutant(
+        "a password that begins like an error masks the minus sign",
+        "net/conn.c",
+        "conn->in_error && !first && byte != '\\r' && byte != '\\n';",
+        "conn->in_error && byte != '\\r' && byte != '\\n';",
+        "unit_login framing_is_not_masked",
+    ),
+    Mutant(
+        "the advice for a server of another type leaves TLS out",
+        "engine/route.c",
+        'tls ? "s" : "";',
+        'tls ? "" : "";',
+        "unit_sentinel server_that_is_something_else",
+    ),
 ]

@@ -181,4 +181,18 @@ MUTANTS = [
         "",
         "unit_tenure doubts_by_command",
     ),
+    Mutant(
+        "a release that went on blames somebody for a lease that had ended",
+        "engine/tenure.c",
+        "now >= lost->deadline ? SNIB_REASON_UNREACHABLE : (unsigned)reason & 7u;",
+        "(unsigned)reason & 7u;",
+        "unit_tenure repeated_question_comes",
+    ),
+    Mutant(
+        "a number that is being released does not say that its server has changed",
+        "engine/tenure.c",
+        "snib__hold_denied(follows ? heir : hold, taken)",
+        "snib__hold_denied(held ? heir : hold, taken)",
+        "unit_tenure failover_is_the_reason",
+    ),
 ]
