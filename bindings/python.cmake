@@ -36,9 +36,11 @@ Python_add_library(_core MODULE USE_SABI 3.10 WITH_SOABI
     ${snib_wrapper} ${snib_bindings}/python_calls.c ${snib_bindings}/python_drop.c
     ${snib_bindings}/python_events.c ${snib_bindings}/python_family.c ${snib_bindings}/python_scope.c
     ${snib_bindings}/python_values.c)
-# Generated code follows its own rules, except for references.
+# Generated code follows its own rules, except for references and what newer compilers refuse to compile.
+set(snib_generated -Wno-missing-prototypes -Wno-pedantic -Wno-unused-but-set-variable
+    -Werror=incompatible-pointer-types -Werror=int-conversion -Werror=implicit-function-declaration)
 set_source_files_properties(${snib_wrapper} PROPERTIES
-    COMPILE_OPTIONS "-w;-include;${snib_bindings}/python_refs.h"
+    COMPILE_OPTIONS "${snib_generated};-include;${snib_bindings}/python_refs.h"
     OBJECT_DEPENDS ${snib_bindings}/python_refs.h)
 target_include_directories(_core PRIVATE ${snib_bindings} ${snib_include})
 target_compile_definitions(_core PRIVATE SWIG_TYPE_TABLE=snib SNIB_STATIC)

@@ -99,21 +99,26 @@ static snib_lock_options snib__py_options(int64_t lease_ms, int64_t max_hold_ms,
     }
 }
 
-%typemap(in) (const char *name, size_t name_len) {
-    if (snib__py_text($input, "name", SNIB_ENAME, &$1, &$2))
+/* SWIG's variables have no const. */
+%typemap(in) (const char *name, size_t name_len) (const char *text) {
+    if (snib__py_text($input, "name", SNIB_ENAME, &text, &$2))
         SWIG_fail;
+    $1 = (char *)text;
 }
-%typemap(in) (const char *owner, size_t owner_len) {
-    if (snib__py_text($input, "owner", SNIB_EINVAL, &$1, &$2))
+%typemap(in) (const char *owner, size_t owner_len) (const char *text) {
+    if (snib__py_text($input, "owner", SNIB_EINVAL, &text, &$2))
         SWIG_fail;
+    $1 = (char *)text;
 }
-%typemap(in) (const char *pattern, size_t pattern_len) {
-    if (snib__py_text($input, "pattern", SNIB_EINVAL, &$1, &$2))
+%typemap(in) (const char *pattern, size_t pattern_len) (const char *text) {
+    if (snib__py_text($input, "pattern", SNIB_EINVAL, &text, &$2))
         SWIG_fail;
+    $1 = (char *)text;
 }
-%typemap(in) const char *url {
-    if (snib__py_text_nul($input, "url", SNIB_EURL, &$1))
+%typemap(in) const char *url (const char *text) {
+    if (snib__py_text_nul($input, "url", SNIB_EURL, &text))
         SWIG_fail;
+    $1 = (char *)text;
 }
 %typemap(freearg) const char *url "";
 %typemap(in) const snib_client_options *options (snib_client_options given) {

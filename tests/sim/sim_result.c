@@ -378,9 +378,14 @@ static void check_passed_on(struct sim_process *process, const struct sim_hold *
     bool is_asked = owner->asked_at >= hold->released_at;
     bool lasts = lasted(process, hold);
     bool given_back = owner->ended == CAUSE_RELEASED || owner->ended == CAUSE_TRANSFERRED;
-    bool honest = code == SNIB_OK     ? (is_asked && owner->there) || (owner->releases > 0 && lasts)
-                  : code == SNIB_LOST ? is_asked && !owner->there && !(given_back && lasts)
-                                      : code < 0 && sim.now < sim.stable_at;
+    int reason = (int)hold->hold->reason;
+    bool blames = reason == SNIB_REASON_DELETED ||
+                  reason == SNIB_REASON_TAKEN; /* a lease may end by itself */
+    bool is_over = sim_clock(process) >= hold->hold->deadline;
+    bool honest = code == SNIB_OK ? (is_asked && owner->there) || (owner->releases > 0 && lasts)
+                  : code == SNIB_LOST
+                      ? is_asked && !owner->there && !(given_back && lasts) && !(blames && is_over)
+                      : code < 0 && sim.now < sim.stable_at;
     totals.passed_on += code == SNIB_OK;
     if (!honest) {
         sim_fail("%u:%llu, which went on: release ended with %s", process->id,
