@@ -2,6 +2,7 @@
 #include "../support/teams.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 
 /* ---- All or none ------------------------------------------------------------------------------ */
 

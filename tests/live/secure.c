@@ -4,6 +4,7 @@
 #include "../support/kinds.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { LEASE_MS = 60000, LONG_MS = 30000 }; /* no failover takes a lease */

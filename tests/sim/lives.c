@@ -288,6 +288,11 @@ void lives_free(struct lives **at)
     }
 }
 
+static const char *name_of(const char *state)
+{
+    return state ? state : "unknown";
+}
+
 void lives_print(void)
 {
     for (int machine = 0; machine < MACHINES; machine++) {
@@ -298,8 +303,9 @@ void lives_print(void)
         for (int from = 0; from < STATES; from++) {
             for (int to = 0; to < STATES; to++) {
                 if (seen[machine][from][to] > 0) {
-                    printf("transition %s %s %s %llu\n", machine_names[machine], states[from],
-                           states[to], (unsigned long long)seen[machine][from][to]);
+                    printf("transition %s %s %s %llu\n", machine_names[machine],
+                           name_of(states[from]), name_of(states[to]),
+                           (unsigned long long)seen[machine][from][to]);
                 }
             }
         }
