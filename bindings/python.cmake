@@ -57,7 +57,6 @@ if(SKBUILD AND SNIB_SSL_STATIC AND SNIB_CRYPTO_STATIC)
     # without them, and not load; so a program, which is not, is tried first.
     set(snib_try ${CMAKE_CURRENT_BINARY_DIR}/own_openssl.c)
     file(WRITE ${snib_try} "#include <openssl/ssl.h>\nint main(void) { return !SSL_CTX_new(TLS_client_method()); }\n")
-    find_package(Threads REQUIRED)
     try_compile(snib_openssl_own ${CMAKE_CURRENT_BINARY_DIR}/own_openssl SOURCES ${snib_try}
         LINK_LIBRARIES ${SNIB_SSL_STATIC} ${SNIB_CRYPTO_STATIC} Threads::Threads ${CMAKE_DL_LIBS})
 endif()
