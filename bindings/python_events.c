@@ -54,13 +54,14 @@ static int raise_trouble(PyObject *trouble)
     return -1;
 }
 
-/* The value, in any case.  If it cannot be made, its operation came to the exception that says why; a
- * signal's handler that raises while an exception is made has to do with no operation. */
+/* The value, in any case.  If it cannot be made, its operation came to the exception that says why.  But what is raised
+ * while a failure's exception is made may come from a signal's handler, which may raise anything and has to do with no
+ * operation: that is kept as trouble, and the exception made once more. */
 static PyObject *told_value(snib_event *event, int *out_failed, PyObject **trouble)
 {
     PyObject *value = event_value(event);
 
-    if (!value && event->code != SNIB_OK && !PyErr_ExceptionMatches(PyExc_Exception)) {
+    if (!value && event->code != SNIB_OK && !PyErr_ExceptionMatches(PyExc_MemoryError)) {
         keep_trouble(trouble);
         value = event_value(event);
     }
@@ -70,8 +71,9 @@ static PyObject *told_value(snib_event *event, int *out_failed, PyObject **troub
 
 /* ---- Tuples ---------------------------------------------------------------------------------- */
 
-/* DONE: (kind, token, code, value).  LOST: (kind, token, reason, hold_id() of the hold).  LOG: (kind,
- * records dropped before it, level, text). */
+/* DONE: (kind, token, code, value); an exception that is no snib.Error says why the value could not be made, whatever
+ * the operation came to.  LOST: (kind, token, reason, hold_id() of the hold).  LOG: (kind, records dropped before it,
+ * level, text). */
 static PyObject *event_tuple(snib_event *event, PyObject **trouble)
 {
     unsigned long long token = event->token;

@@ -51,7 +51,8 @@ def forget_dead(names: dict[Any, Any], ref: Any, /) -> None: ...
 Numbers = tuple[int, ...]
 Info = tuple[bool, int, int, int, bool, str, int]
 Texts = tuple[int, list[str]]  # the next cursor, 0 at the end; the texts
-Value = HoldHandle | Error | MemoryError | Info | Texts | str | int | None
+# An exception that is no Error: the value could not be made.  Of a loss: the hold_id().
+Value = HoldHandle | BaseException | Info | Texts | str | int | None
 
 def set_main_thread(ident: int, /) -> None: ...
 def set_errors(factory: Callable[[int, str, int, int, str], Error], /) -> None: ...

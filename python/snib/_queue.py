@@ -37,7 +37,8 @@ class Event(NamedTuple):
     """The end of an operation, or the loss of a hold.
 
     ticket  what acquire(), wait(), extend() or release() returned; a loss has that of the acquire
-    result  the hold, None after an extension, a release or a latch, or the exception to raise
+    result  the hold, None after an extension, a release or a latch, or the exception to raise: a snib.Error, or
+            what kept it from being created, as MemoryError or RecursionError: then a hold was released
     lost    True for a loss; the result is then a Lost
     """
 
@@ -189,7 +190,7 @@ class Queue:
             if isinstance(lock, Hold):
                 value = unrepeatable(value)
             return Event(ticket, lock._named(value), False)
-        if isinstance(value, MemoryError):  # the result could not be created; a hold was released
+        if isinstance(value, BaseException):  # the result could not be created; a hold was released
             return Event(ticket, cast("Error", value), False)
         if not isinstance(lock, Holdable) or value is None:
             return Event(ticket, None, False)

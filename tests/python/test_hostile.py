@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import select
 import unicodedata
 
 import pytest
@@ -167,11 +168,14 @@ class Interrupt(BaseException):
     """Like KeyboardInterrupt: it belongs to no operation."""
 
 
-@pytest.mark.parametrize("trouble", [MemoryError, Interrupt])
+@pytest.mark.parametrize("trouble", [MemoryError, Interrupt, TimeoutError, RecursionError])
 def test_an_event_that_cannot_be_told(
     server: Server, client: snib.Client, trouble: type[BaseException]
 ) -> None:
-    """If an exception cannot be created, the reason is the result; other events are delivered."""
+    """If an exception cannot be created, the reason is the result; other events are delivered.
+
+    What else is raised once, by a signal's handler, is raised once, and the result is the operation's.
+    """
     times = itertools.count(1).__next__
 
     def make(*arguments: object) -> snib.Error:
@@ -201,10 +205,10 @@ def test_an_event_that_cannot_be_told(
                 await asyncio.sleep(0.001)
                 try:
                     _core.queue_settle(loop.queue, loop.waiting, loop.end_losses)
-                except Interrupt:
+                except (Interrupt, TimeoutError, RecursionError):
                     raised += 1
             _core.set_errors(snib._errors.make)
-            assert raised == (trouble is Interrupt)
+            assert raised == (trouble is not MemoryError)
             asyncio.get_running_loop().add_reader(_core.queue_fd(loop.queue), loop._drain)
             return await asyncio.gather(*tasks, return_exceptions=True)
 
@@ -243,3 +247,69 @@ def test_a_queue_tells_what_could_not_be_made(server: Server, client: snib.Clien
         if isinstance(result, snib.Hold):
             result.release()
     server.admin.flushall()
+
+
+def drained(queue: snib.Queue, count: int, troubles: list[BaseException]) -> dict[int, snib.Event]:
+    """So many events, by ticket; what drain() raises is added to the troubles."""
+    events: dict[int, snib.Event] = {}
+    while len(events) < count:
+        assert select.select([queue.fileno()], [], [], PATIENCE)[0]
+        try:
+            told = queue.drain()
+        except (Interrupt, TimeoutError, RecursionError) as trouble:
+            troubles.append(trouble)
+            continue
+        for event in told:
+            assert not event.lost and event.ticket not in events
+            events[event.ticket] = event
+    return events
+
+
+@pytest.mark.parametrize("once", [True, False], ids=["once", "always"])
+@pytest.mark.parametrize("trouble", [MemoryError, Interrupt, TimeoutError, RecursionError])
+def test_a_failure_that_could_not_be_made_is_no_success(
+    server: Server, client: snib.Client, trouble: type[BaseException], once: bool
+) -> None:
+    """No hold of an acquire that was refused, and no None of a wait, a release or an extension that failed."""
+    queue, latch, times = snib.Queue(client), client.latch("shut"), itertools.count(1).__next__
+    latch.init(1)
+    server.admin.set("wrong", "text")
+    busy, released, extended, good = [
+        client.lock(name, lease=600).hold() for name in ("busy", "released", "extended", "good")
+    ]
+    server.admin.delete("released", "extended")
+
+    def make(*arguments: object) -> snib.Error:
+        if times() == 1 or not once:
+            raise trouble("while an exception was made")
+        return snib._errors.make(*arguments)  # type: ignore[arg-type]
+
+    troubles: list[BaseException] = []
+    failing = [
+        (queue.acquire(client.lock("wrong")), snib.WrongType),
+        (queue.acquire(client.lock("busy"), timeout=0), snib.Busy),
+        (queue.acquire(client.lock("busy"), timeout=0.01), snib.Timeout),
+        (queue.wait(latch, timeout=0.01), snib.Timeout),
+        (queue.extend(extended, 700.0), snib.Lost),
+        (queue.release(released), snib.Lost),
+    ]
+    working = [queue.acquire(client.lock("free")), queue.release(good)]
+    _core.set_errors(make)
+    try:
+        events = drained(queue, len(failing) + len(working), troubles)
+    finally:
+        _core.set_errors(snib._errors.make)
+        server.admin.delete("wrong", "shut")
+        busy.release()
+    for ticket, error in failing:
+        result = events[ticket].result
+        assert isinstance(result, error if once and trouble is not MemoryError else (error, trouble)), result
+    results = [type(events[ticket].result) for ticket, _ in failing]
+    if trouble is MemoryError:
+        assert troubles == [] and results.count(MemoryError) == (1 if once else len(failing))
+    else:
+        assert {type(raised) for raised in troubles} == {trouble}
+        assert len(troubles) == 1 if once else set(results) == {trouble}
+    free, nothing = [events[ticket].result for ticket in working]
+    assert isinstance(free, snib.Hold) and nothing is None
+    free.release()

@@ -168,7 +168,7 @@ class TrioLocks:
         finally:
             del self.waiting[ticket]
             result = self.results.pop(ticket, None)
-        if isinstance(result, snib.Error):
+        if isinstance(result, BaseException):
             raise result
         return result
 
