@@ -55,27 +55,59 @@ static PyType_Spec drop_spec = {
     .slots = drop_slots,
 };
 
+/* Remove what the dict has at the key, if it is this value. */
+static int drop_item(PyObject *names, PyObject *key, PyObject *value)
+{
+    PyObject *found = PyDict_GetItemWithError(names, key);
+
+    return found == value ? PyDict_DelItem(names, key) : 0;
+}
+
 /* forget_dead(names, ref): remove what `names` has at ref.key, if that is this reference. */
 static PyObject *call_forget_dead(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     PyObject *key;
-    int failed = 0;
     (void)module;
     if (snib__py_check_count(count, 2))
         return NULL;
     key = PyObject_GetAttr(args[1], drop_key_name);
     if (!key)
         return NULL;
-    if (PyDict_GetItemWithError(args[0], key) == args[1])
-        failed = PyDict_DelItem(args[0], key);
+    drop_item(args[0], key, args[1]);
     Py_DECREF(key);
-    if (failed || PyErr_Occurred())
+    if (PyErr_Occurred())
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* forget_member(groups, ref): likewise in the dict that `groups` has at ref.key[0], where it is at ref.key[1]; and that
+ * dict when it is empty. */
+static PyObject *call_forget_member(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    PyObject *key, *name, *member, *group = NULL;
+    (void)module;
+    if (snib__py_check_count(count, 2))
+        return NULL;
+    key = PyObject_GetAttr(args[1], drop_key_name);
+    if (!key)
+        return NULL;
+    name = PyTuple_GetItem(key, 0);
+    member = PyTuple_GetItem(key, 1);
+    if (name && member)
+        group = PyDict_GetItemWithError(args[0], name);
+    Py_XINCREF(group);
+    if (group && !drop_item(group, member, args[1]) && !PyErr_Occurred() && PyDict_Size(group) == 0)
+        drop_item(args[0], name, group);
+    Py_XDECREF(group);
+    Py_DECREF(key);
+    if (PyErr_Occurred())
         return NULL;
     Py_RETURN_NONE;
 }
 
 static PyMethodDef drop_calls[] = {
     {"forget_dead", SNIB__PY_FAST(call_forget_dead), METH_FASTCALL, NULL},
+    {"forget_member", SNIB__PY_FAST(call_forget_member), METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
 

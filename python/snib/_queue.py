@@ -40,6 +40,9 @@ class Event(NamedTuple):
     result  the hold, None after an extension, a release or a latch, or the exception to raise: a snib.Error, or
             what kept it from being created, as MemoryError or RecursionError: then a hold was released
     lost    True for a loss; the result is then a Lost
+
+    If a re-entrant lock is lost, each hold of it that came through this queue and was not released gets an event; if the
+    program has none of them, the first acquire's ticket does.
     """
 
     ticket: int
@@ -65,8 +68,9 @@ class Queue:
         self._running: dict[int, int] = {}
         self._locks: dict[int, BaseNamed | Hold] = {}  # of a release its hold
         self._unknown: set[int] = set()  # tickets that no program has got
-        self._holds: dict[int, KeyedRef[int, Hold]] = {}
-        self._gone = functools.partial(_core.forget_dead, self._holds)  # runs no Python, see bindings/python_drop.c
+        # By hold_id(), which re-entries share, and ticket.
+        self._holds: dict[int, dict[int, KeyedRef[tuple[int, int], Hold]]] = {}
+        self._gone = functools.partial(_core.forget_member, self._holds)  # runs no Python, see bindings/python_drop.c
         self._taken: dict[int, list[Any]] = {}  # out of the core's queue, by the thread that drains
 
     def fileno(self) -> int:
@@ -142,29 +146,31 @@ class Queue:
         return op is not None and _core.op_cancel(op)
 
     def drain(self) -> list[Event]:
-        """Up to 64 events without waiting: first losses, then results, the oldest first.
+        """Some events without waiting: first losses, then results, the oldest first.
 
-        If a signal's handler raises meanwhile, the next call returns them; until then the descriptor is readable.
+        Up to 64, and more only if several holds of one owner are lost.  If a signal's handler raises meanwhile, the next
+        call returns them; until then the descriptor is readable.
         """
         me = get_ident()
         taken = self._taken.setdefault(me, [])
         try:
             if not taken:
                 _core.queue_drain(self._handle, taken)
-            for at in range(len(taken)):
-                if not isinstance(taken[at], Event):  # which an earlier call made
-                    taken[at] = self._event(*taken[at])
-                self._finish(taken[at])
-            events = [event for event in taken if event.ticket not in self._unknown]
+            for at in range(len(taken)):  # no `while`: what a handler raises where it goes back may be outside this `try`
+                if not isinstance(taken[at], list):  # which an earlier call made
+                    taken[at] = self._events(*taken[at])
+                for event in taken[at]:
+                    self._finish(event)
+            events = [event for told in taken for event in told if event.ticket not in self._unknown]
         except BaseException:
             _core.queue_wake(self._handle)  # they are still to be drained
             raise
         del self._taken[me]
         return events
 
-    def _event(self, kind: int, ticket: int, code: int, value: _core.Value) -> Event:
-        """May be called again; a hold is not the program's before _finish()."""
-        return self._done(ticket, value) if kind == DONE else self._lost(ticket, code)
+    def _events(self, kind: int, ticket: int, code: int, value: _core.Value) -> list[Event]:
+        """At least one.  May be called again; a hold is not the program's before _finish()."""
+        return [self._done(ticket, value)] if kind == DONE else self._lost(ticket, code, cast("int", value))
 
     def _finish(self, event: Event) -> None:
         if event.lost:
@@ -176,13 +182,20 @@ class Queue:
         if isinstance(event.result, Hold) and event.result._stage == ARRIVING:
             event.result._stage = OWNED
 
-    def _lost(self, ticket: int, reason: int) -> Event:
-        known = self._holds.get(ticket)
-        hold = None if known is None else known()
-        if hold is not None:
-            return Event(ticket, hold._loss(), True)
+    def _lost(self, ticket: int, reason: int, hold_id: int) -> list[Event]:
+        """The core tells one loss for all that an owner has here, with the ticket of the first acquire, also if that hold
+        was released.
+        """
+        losses = []
+        for own, known in self._holds.get(hold_id, {}).copy().items():
+            hold = known()
+            if hold is not None and hold._stage != GIVEN_BACK:
+                losses.append(Event(own, hold._loss().with_traceback(None), True))  # whose frames have the hold
+            del hold
+        if losses:
+            return losses
         why = _core.reason_text(reason)
-        return Event(ticket, make(Lost.code, f"the hold was lost: {why}", 0, reason), True)
+        return [Event(ticket, make(Lost.code, f"the hold was lost: {why}", 0, reason), True)]
 
     def _done(self, ticket: int, value: _core.Value) -> Event:
         lock = self._locks[ticket]
@@ -197,5 +210,11 @@ class Queue:
         hold = Hold(lock, cast("_core.HoldHandle", value))
         if lock._client._debug:
             hold._place = None  # it was acquired elsewhere
-        self._holds[ticket] = KeyedRef(hold, self._gone, ticket)
+        self._know(ticket, hold)
         return Event(ticket, hold, False)
+
+    def _know(self, ticket: int, hold: Hold) -> None:
+        hold_id = _core.hold_id(hold._handle)
+        known = KeyedRef(hold, self._gone, (hold_id, ticket))
+        while self._holds.setdefault(hold_id, {}).get(ticket) is not known:  # a group goes with its last hold, at any moment
+            self._holds.setdefault(hold_id, {})[ticket] = known

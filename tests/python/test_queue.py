@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import select
 import threading
+import weakref
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import trio
 
 import snib
 import snib.aio
-from support import PATIENCE, Server, brief
+from support import PATIENCE, RENEWED, Server, brief
 
 
 def test_submit_watch_drain(client: snib.Client) -> None:
@@ -84,6 +86,94 @@ def test_a_loss_is_an_event(client: snib.Client) -> None:
     assert [event.ticket for event in events] == [ticket, ticket]
     assert [event.lost for event in events] == [False, True]
     assert isinstance(events[1].result, snib.Lost) and "expired" in str(events[1].result)
+
+
+def drained(queue: snib.Queue, count: int) -> list[snib.Event]:
+    events: list[snib.Event] = []
+    while len(events) < count:
+        assert select.select([queue.fileno()], [], [], PATIENCE)[0]
+        events += queue.drain()
+    return events
+
+
+REENTRANT: dict[str, Callable[[snib.Client], snib.RLock | snib.ReadLock | snib.WriteLock]] = {
+    "rlock": lambda client: client.rlock("x", lease=RENEWED),
+    "read": lambda client: client.rwlock("x", lease=RENEWED).read,
+    "write": lambda client: client.rwlock("x", lease=RENEWED).write,
+}
+
+
+def twice(queue: snib.Queue, lock: Any) -> dict[int, snib.Hold]:
+    """Two holds of the same owner, by ticket; both are one of the core."""
+    holds: dict[int, snib.Hold] = {}
+    for _ in range(2):
+        queue.acquire(lock)
+        (event,) = drained(queue, 1)
+        assert isinstance(event.result, snib.Hold)
+        holds[event.ticket] = event.result
+    return holds
+
+
+@pytest.mark.parametrize("kind", REENTRANT)
+@pytest.mark.parametrize("released", [[], [0], [1]], ids=["none", "first", "second"])
+@pytest.mark.parametrize("dropped", [False, True], ids=["kept", "dropped"])
+def test_the_loss_of_what_was_acquired_again(
+    server: Server, client: snib.Client, kind: str, released: list[int], dropped: bool
+) -> None:
+    """Each hold that was not released gets the loss, under the ticket of its own acquire."""
+    queue = snib.Queue(client)
+    holds = twice(queue, REENTRANT[kind](client))
+    tickets = [*holds]
+    for at in released:
+        done = queue.release(holds[tickets[at]])
+        assert drained(queue, 1) == [snib.Event(done, None, False)]
+        if dropped:
+            del holds[tickets[at]]
+    assert client.stats().held == 1
+    server.admin.delete("x")
+    left = [ticket for at, ticket in enumerate(tickets) if at not in released]
+    losses = drained(queue, len(left))
+    assert [(event.ticket, event.lost) for event in losses] == [(ticket, True) for ticket in left]
+    for event in losses:
+        assert isinstance(event.result, snib.Lost) and "x" in str(event.result)
+        assert event.result.reason in ("deleted", "taken", "expired")
+    kept = weakref.ref(holds.pop(left[0]))
+    assert kept() is None  # though its loss is kept
+    assert queue.drain() == []
+    holds.clear()
+    assert not queue._holds
+
+
+def test_a_loss_of_which_the_program_has_no_hold_is_of_the_first_acquire(server: Server, client: snib.Client) -> None:
+    """As of a hold that another queue has got, or none: the core knows only the ticket of the first one here."""
+    queue, other = snib.Queue(client), snib.Queue(client)
+    lock = client.rlock("x", lease=RENEWED)
+    ticket = queue.acquire(lock)
+    (first,) = drained(queue, 1)
+    assert isinstance(first.result, snib.Hold)
+    assert other.acquire(lock) == ticket  # each queue counts its own
+    (second,) = drained(other, 1)
+    assert isinstance(second.result, snib.Hold)
+    other.release(first.result)  # whichever queue gives it back
+    drained(other, 1)
+    server.admin.delete("x")
+    for told in (drained(queue, 1), drained(other, 1)):
+        assert [(event.ticket, event.lost) for event in told] == [(ticket, True)]
+        assert isinstance(told[0].result, snib.Lost)
+    assert queue.drain() == other.drain() == []
+
+
+def test_many_losses_are_told_together(server: Server, client: snib.Client) -> None:
+    """More than the core's queue gives at once, two for each of its holds."""
+    queue = snib.Queue(client)
+    locks = [client.rlock(f"x{i}", lease=RENEWED) for i in range(100)]
+    tickets = {queue.acquire(lock) for lock in locks + locks}
+    holds = {event.ticket: event.result for event in drained(queue, len(tickets))}
+    assert {*holds} == tickets
+    server.admin.flushall()
+    losses = drained(queue, len(tickets))
+    assert len(losses) == len(tickets) and {event.ticket for event in losses} == tickets
+    assert all(event.lost and isinstance(event.result, snib.Lost) for event in losses)
 
 
 def test_a_lost_hold_is_refused_at_once(client: snib.Client) -> None:

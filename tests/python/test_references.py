@@ -194,6 +194,18 @@ def good_calls(server: Server, client: snib.Client) -> dict[str, list[Call]]:
         _core.forget_dead(names, second)
         assert names == {}
 
+    def forgotten_member() -> None:
+        """One of two, one that has been replaced, and the last one."""
+        first, second, old = Keyed(_core), Keyed(_core), Keyed(_core)
+        first.key, second.key, old.key = ("group", 1), ("group", 2), ("group", 2)
+        groups = {"group": {1: first, 2: second}}
+        for ref, left in ((old, [1, 2]), (first, [2]), (first, [2])):
+            _core.forget_member(groups, ref)
+            assert [*groups["group"]] == left
+        for ref in (second, second):
+            _core.forget_member(groups, ref)
+            assert groups == {}
+
     def submitted(take: Callable[[_core.QueueHandle, int], int]) -> Call:
         return drained(queue, lambda: take(queue, token()))
 
@@ -253,6 +265,7 @@ def good_calls(server: Server, client: snib.Client) -> dict[str, list[Call]]:
         "version_string": [_core.version_string],
         "reason_text": [lambda: _core.reason_text(1)],
         "forget_dead": [forgotten],
+        "forget_member": [forgotten_member],
         "hold_abandon": [abandoned, lambda: _core.hold_abandon(None)],
         "hold_check": [lambda: _core.hold_check(keep)],
         "hold_drop": [dropped, lambda: _core.hold_drop(None)],
