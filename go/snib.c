@@ -6,7 +6,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "05ac73e6b618ae29"
+#define SNIB_BUILD_ID "1072906d583ffc11"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -16745,10 +16745,11 @@ struct snib__link { /* one connection to a node */
     uint32_t called;    /* COMMAND: requests in flight that a thread waits for */
     /* while it is ready: for want of memory an unwanted subscription was not ended, or a WAIT not sent: reconnect */
     bool soiled;
-    /* PUBSUB, while it is ready: */
-    bool asks; /* a channel may be asked for there */
-    /* when data last arrived, or a request was sent with none owed; NEVER: just now */
+    /* COMMAND: when a reply last arrived.  PUBSUB, while it is ready: when data last arrived, or a request was sent with
+     * none owed; NEVER: just now */
     snib__time heard_at;
+    /* PUBSUB, while it is ready: */
+    bool asks;        /* a channel may be asked for there */
     uint32_t owed;    /* replies due: to subscribe and unsubscribe requests, and to a ping */
     uint32_t ping_in; /* the ping's reply is this many replies away; 0: no ping is pending */
 };
@@ -16814,6 +16815,7 @@ struct snib__node { /* one server */
     int32_t told_failure; /* the last failure that was logged since it was ready; 0: none */
     int told_os_error;
     snib__time told_at;
+    snib__time refused_at;       /* when the last refusal to renew was logged; 0: none */
     char words[SNIB__WORDS_MAX]; /* the server's own words, when it refused the handshake */
     char run_id[48];
     uint64_t history; /* of the data there, see conn.h */
@@ -16875,6 +16877,7 @@ struct snib__engine {
     uint8_t told_unended; /* 1: logged that connections cannot be ended; 2: that one was not */
     bool refused;         /* a renewed login was refused, see snib__engine_take_refusal() */
     uint32_t live_n, extending; /* of the live operations: extensions */
+    snib__time late;            /* the latest of the renewals that this tick has found to be due */
     snib__time extended; /* the longest lease that an extension has asked for; 0: there was none */
     struct {
         snib__time next, until; /* when it may be written again; when what was written ends */
@@ -17317,7 +17320,7 @@ static void snib__watchdog_tick(struct snib__engine *e, snib__time now);
 static snib__time snib__watchdog_deadline(const struct snib__engine *e);
 static void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, snib__time sent_at,
                            const struct snib__value *reply, uint32_t n, int32_t error,
-                           snib__time now);
+                           const char *text, snib__time now);
 /* A hold with a fixed lease is asked for at that time, if it is in doubt then. */
 static void snib__watchdog_ask_later(struct snib__hold *hold, snib__time at);
 static void snib__watchdog_fixed(struct snib__hold *hold, snib__time sent_at, snib__time now);
@@ -17831,6 +17834,7 @@ static const struct snib__script_text {
      "            if type(counted) ~= 'number' or counted < 1 then\n"
      "                return\n"
      "            end\n"
+     "            redis.pcall('persist', KEYS[5]) -- see fenced_acquire\n"
      "            token = redis.call('get', KEYS[5])\n"
      "        end\n"
      "        redis.call('hset', KEYS[1], waiter, 1)\n"
@@ -17870,6 +17874,7 @@ static const struct snib__script_text {
      "    end\n"
      "    if fresh then\n"
      "        redis.call('incr', KEYS[5])\n"
+     "        redis.pcall('persist', KEYS[5]) -- see fenced_acquire\n"
      "    end\n"
      "    local last = redis.call('get', KEYS[5]) or '0'\n"
      "    if tonumber(last) < 1 then\n"
@@ -17913,7 +17918,11 @@ static const struct snib__script_text {
      "    for i, member in ipairs(members) do\n"
      "        if ours(member) then\n"
      "            if client(member) == client(owner) then\n"
-     "                local last = tonumber(redis.call('hget', KEYS[4], 'push') or now)\n"
+     "                local known = redis.call('hget', KEYS[4], 'push')\n"
+     "                local last = tonumber(known or now)\n"
+     "                if known and last <= now and now - last < 100 then\n"
+     "                    return\n"
+     "                end\n"
      "                push(members, i, math.min(now - last, DEAD))\n"
      "                redis.call('hset', KEYS[4], 'push', now)\n"
      "                if math.floor(now / BEATS) > math.floor(last / BEATS) then\n"
@@ -18017,7 +18026,7 @@ static const struct snib__script_text {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     11523, "0832dad2a1ca543bc2bddfee59f19798a3c9118f"},
+     11801, "6f81ffdde0ee2cec3ad6112044a9b7e54048356f"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -18173,6 +18182,7 @@ static const struct snib__script_text {
      "            if type(counted) ~= 'number' or counted < 1 then\n"
      "                return\n"
      "            end\n"
+     "            redis.pcall('persist', KEYS[5]) -- see fenced_acquire\n"
      "            token = redis.call('get', KEYS[5])\n"
      "        end\n"
      "        redis.call('hset', KEYS[1], waiter, 1)\n"
@@ -18217,7 +18227,7 @@ static const struct snib__script_text {
      "redis.call('del', KEYS[1])\n"
      "pcall(grant, ARGV[1]) -- the lock is deleted, whatever a grant is refused\n"
      "return 1\n",
-     6848, "9dc1f59bf761119a2576487c6decc4558c998ea7"},
+     6914, "45c7decbbab7ad806da2d3a3336f5c952f5c5cfb"},
     {"fair_info",
      "local left = redis.call('pttl', KEYS[1])\n"
      "local field = left == -2 and {} or redis.call('hgetall', KEYS[1])\n"
@@ -18389,6 +18399,7 @@ static const struct snib__script_text {
      "            if type(counted) ~= 'number' or counted < 1 then\n"
      "                return\n"
      "            end\n"
+     "            redis.pcall('persist', KEYS[5]) -- see fenced_acquire\n"
      "            token = redis.call('get', KEYS[5])\n"
      "        end\n"
      "        redis.call('hset', KEYS[1], waiter, 1)\n"
@@ -18439,7 +18450,7 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     6975, "eb7aad244bf53877816a32a390ca75b60d315fad"},
+     7041, "36e1c6603b6ea82a9f9bcb9f205835c133a9fb05"},
     {"fair_renew",
      "local lease = tonumber(ARGV[1])\n"
      "local lost = {}\n"
@@ -18485,6 +18496,7 @@ static const struct snib__script_text {
      "local token = mine and redis.call('get', KEYS[2])\n"
      "if not token then\n"
      "    redis.call('incr', KEYS[2])\n"
+     "    redis.pcall('persist', KEYS[2]) -- Redisson's multi lock with a lease has it end, and tokens would begin again\n"
      "    token = redis.call('get', KEYS[2])\n"
      "end\n"
      "if tonumber(token) < 1 then\n"
@@ -18499,7 +18511,7 @@ static const struct snib__script_text {
      "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "end\n"
      "return { token }\n",
-     789, "ee0bc4d53ae94a44b6e8b7acda6187006b7e3703"},
+     904, "0498eaec2102e6fc7a0a5410e28dd32a7fa169e9"},
     {"fenced_transfer",
      "if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then\n"
      "    if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then\n"
@@ -18518,10 +18530,11 @@ static const struct snib__script_text {
      "    redis.pcall('publish', ARGV[4], '0')\n"
      "    return 2\n"
      "end\n"
+     "redis.pcall('persist', KEYS[2]) -- see fenced_acquire\n"
      "redis.call('hset', KEYS[1], ARGV[2], 1)\n"
      "redis.call('hdel', KEYS[1], ARGV[1])\n"
      "return { redis.call('get', KEYS[2]) }\n",
-     753, "3e8f0aa8dbc22d25dcb6423fa06f1ffa9be8bde2"},
+     807, "a5bf16112602433c41cc95c587c568619e46a7f5"},
     {"latch_acquire",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -18747,6 +18760,7 @@ static const struct snib__script_text {
      "        return nil\n"
      "    end\n"
      "    local token = redis.pcall('incr', counter)\n"
+     "    redis.pcall('persist', counter) -- see fenced_acquire\n"
      "    return type(token) == 'table' and token or nil\n"
      "end\n"
      "local added = {} -- members that were not held before, by an earlier try or by the one of which this is a late copy\n"
@@ -18803,7 +18817,7 @@ static const struct snib__script_text {
      "    return redis.error_reply(text or 'ERR the lease was refused')\n"
      "end\n"
      "return nil\n",
-     3816, "522f8a5791f40c5e92d198adaffb5415522139f3"},
+     3874, "c4abef7a586ca4d65e66f48bb2626624071c5c79"},
     {"multi_release",
      "local owner, kinds = ARGV[1], ARGV[2]\n"
      "local function read(lock)\n"
@@ -19781,6 +19795,7 @@ static const struct snib__script_text {
      "local token = KEYS[3] and mine and redis.call('get', KEYS[3])\n"
      "if KEYS[3] and not token then\n"
      "    redis.call('incr', KEYS[3])\n"
+     "    redis.pcall('persist', KEYS[3]) -- see fenced_acquire\n"
      "    token = redis.call('get', KEYS[3])\n"
      "end\n"
      "if token and tonumber(token) < 1 then\n"
@@ -19800,7 +19815,7 @@ static const struct snib__script_text {
      "    redis.pcall('del', KEYS[2])\n"
      "end\n"
      "return token and { token } or nil\n",
-     2146, "d622e7e09833213638706d6106ca59ca8ed98884"},
+     2204, "72ba356fbf155a4993aacc76ea2c2f2b6208612b"},
     {"write_force",
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
      "if mode == 'read' then\n"
@@ -19897,6 +19912,9 @@ static const struct snib__script_text {
      "    redis.pcall('publish', ARGV[4], '0')\n"
      "    return 2\n"
      "end\n"
+     "if KEYS[2] then\n"
+     "    redis.pcall('persist', KEYS[2]) -- see fenced_acquire\n"
+     "end\n"
      "redis.call('hset', KEYS[1], 'mode', 'write', field, 1)\n"
      "local set = redis.pcall('pexpire', KEYS[1], ARGV[3])\n"
      "if set ~= 1 then\n"
@@ -19904,7 +19922,7 @@ static const struct snib__script_text {
      "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "end\n"
      "return KEYS[2] and { redis.call('get', KEYS[2]) } or 1\n",
-     1122, "dde1016c6eeec0355222bf4827fbac811a0a46f7"},
+     1200, "0e532f97436d62d8bb2c382d91bbd583f102e34d"},
 };
 
 static const struct snib__script_text snib__script_sharded[] = {
@@ -20214,6 +20232,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "            if type(counted) ~= 'number' or counted < 1 then\n"
      "                return\n"
      "            end\n"
+     "            redis.pcall('persist', KEYS[5]) -- see fenced_acquire\n"
      "            token = redis.call('get', KEYS[5])\n"
      "        end\n"
      "        redis.call('hset', KEYS[1], waiter, 1)\n"
@@ -20253,6 +20272,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    end\n"
      "    if fresh then\n"
      "        redis.call('incr', KEYS[5])\n"
+     "        redis.pcall('persist', KEYS[5]) -- see fenced_acquire\n"
      "    end\n"
      "    local last = redis.call('get', KEYS[5]) or '0'\n"
      "    if tonumber(last) < 1 then\n"
@@ -20296,7 +20316,11 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    for i, member in ipairs(members) do\n"
      "        if ours(member) then\n"
      "            if client(member) == client(owner) then\n"
-     "                local last = tonumber(redis.call('hget', KEYS[4], 'push') or now)\n"
+     "                local known = redis.call('hget', KEYS[4], 'push')\n"
+     "                local last = tonumber(known or now)\n"
+     "                if known and last <= now and now - last < 100 then\n"
+     "                    return\n"
+     "                end\n"
      "                push(members, i, math.min(now - last, DEAD))\n"
      "                redis.call('hset', KEYS[4], 'push', now)\n"
      "                if math.floor(now / BEATS) > math.floor(last / BEATS) then\n"
@@ -20400,7 +20424,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     11531, "2b55eef545312cdf899f6a67ceece9a10a5d2aae"},
+     11809, "6581b5409493190dd6dc0db68bcf83e9728978ac"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -20556,6 +20580,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "            if type(counted) ~= 'number' or counted < 1 then\n"
      "                return\n"
      "            end\n"
+     "            redis.pcall('persist', KEYS[5]) -- see fenced_acquire\n"
      "            token = redis.call('get', KEYS[5])\n"
      "        end\n"
      "        redis.call('hset', KEYS[1], waiter, 1)\n"
@@ -20600,7 +20625,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.call('del', KEYS[1])\n"
      "pcall(grant, ARGV[1]) -- the lock is deleted, whatever a grant is refused\n"
      "return 1\n",
-     6856, "6e6c0f5913624738ff89335a8883a3802b65aae9"},
+     6922, "af5ddaa78cea96f6c0ca6fc5c2c06237ec04c6ba"},
     {"fair_info", 0, 0, ""},
     {"fair_release",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
@@ -20757,6 +20782,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "            if type(counted) ~= 'number' or counted < 1 then\n"
      "                return\n"
      "            end\n"
+     "            redis.pcall('persist', KEYS[5]) -- see fenced_acquire\n"
      "            token = redis.call('get', KEYS[5])\n"
      "        end\n"
      "        redis.call('hset', KEYS[1], waiter, 1)\n"
@@ -20807,7 +20833,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    end\n"
      "end\n"
      "return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     6983, "bc930a2f1f9dc25398d3f20ff50fa3402909e0d6"},
+     7049, "11a330ea8fe9dda2afcfa91cd0c33857fee55c54"},
     {"fair_renew", 0, 0, ""},
     {"fenced_acquire", 0, 0, ""},
     {"fenced_transfer",
@@ -20828,10 +20854,11 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    redis.pcall('spublish', ARGV[4], '0')\n"
      "    return 2\n"
      "end\n"
+     "redis.pcall('persist', KEYS[2]) -- see fenced_acquire\n"
      "redis.call('hset', KEYS[1], ARGV[2], 1)\n"
      "redis.call('hdel', KEYS[1], ARGV[1])\n"
      "return { redis.call('get', KEYS[2]) }\n",
-     754, "91af3215218111c2c663a782cb3a47a60ad1bbd5"},
+     808, "c24192ae492f0fb70683ed2b1ab1105d98b70cf2"},
     {"latch_acquire", 0, 0, ""},
     {"latch_count",
      "local function whole(number)\n"
@@ -21575,6 +21602,9 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    redis.pcall('spublish', ARGV[4], '0')\n"
      "    return 2\n"
      "end\n"
+     "if KEYS[2] then\n"
+     "    redis.pcall('persist', KEYS[2]) -- see fenced_acquire\n"
+     "end\n"
      "redis.call('hset', KEYS[1], 'mode', 'write', field, 1)\n"
      "local set = redis.pcall('pexpire', KEYS[1], ARGV[3])\n"
      "if set ~= 1 then\n"
@@ -21582,7 +21612,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "end\n"
      "return KEYS[2] and { redis.call('get', KEYS[2]) } or 1\n",
-     1124, "20b626041dea9463122e0fa85fb13ed0297a3654"},
+     1202, "7cb6d3aa19f02cd5ec659d55597703c287389b31"},
 };
 
 static const struct snib__script_text snib__script_both[] = {
@@ -21908,6 +21938,7 @@ static const struct snib__script_text snib__script_both[] = {
      "            if type(counted) ~= 'number' or counted < 1 then\n"
      "                return\n"
      "            end\n"
+     "            redis.pcall('persist', KEYS[5]) -- see fenced_acquire\n"
      "            token = redis.call('get', KEYS[5])\n"
      "        end\n"
      "        redis.call('hset', KEYS[1], waiter, 1)\n"
@@ -21947,6 +21978,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    if fresh then\n"
      "        redis.call('incr', KEYS[5])\n"
+     "        redis.pcall('persist', KEYS[5]) -- see fenced_acquire\n"
      "    end\n"
      "    local last = redis.call('get', KEYS[5]) or '0'\n"
      "    if tonumber(last) < 1 then\n"
@@ -21990,7 +22022,11 @@ static const struct snib__script_text snib__script_both[] = {
      "    for i, member in ipairs(members) do\n"
      "        if ours(member) then\n"
      "            if client(member) == client(owner) then\n"
-     "                local last = tonumber(redis.call('hget', KEYS[4], 'push') or now)\n"
+     "                local known = redis.call('hget', KEYS[4], 'push')\n"
+     "                local last = tonumber(known or now)\n"
+     "                if known and last <= now and now - last < 100 then\n"
+     "                    return\n"
+     "                end\n"
      "                push(members, i, math.min(now - last, DEAD))\n"
      "                redis.call('hset', KEYS[4], 'push', now)\n"
      "                if math.floor(now / BEATS) > math.floor(last / BEATS) then\n"
@@ -22094,7 +22130,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     11823, "7c5e21e0d3283065a973bbba658d015ba5410b01"},
+     12101, "8706294ff485d8cf99a9ea4c329aa02adb41d5ae"},
     {"fair_force",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -22258,6 +22294,7 @@ static const struct snib__script_text snib__script_both[] = {
      "            if type(counted) ~= 'number' or counted < 1 then\n"
      "                return\n"
      "            end\n"
+     "            redis.pcall('persist', KEYS[5]) -- see fenced_acquire\n"
      "            token = redis.call('get', KEYS[5])\n"
      "        end\n"
      "        redis.call('hset', KEYS[1], waiter, 1)\n"
@@ -22302,7 +22339,7 @@ static const struct snib__script_text snib__script_both[] = {
      "redis.call('del', KEYS[1])\n"
      "pcall(grant, ARGV[1]) -- the lock is deleted, whatever a grant is refused\n"
      "return 1\n",
-     7148, "27ea7705d1e14e1d274a572bb1268ea20972e25a"},
+     7214, "ed4cf9feba848dc58fe26f60de3b99d2b33374ab"},
     {"fair_info", 0, 0, ""},
     {"fair_release",
      "local function announce(channel, text)\n"
@@ -22467,6 +22504,7 @@ static const struct snib__script_text snib__script_both[] = {
      "            if type(counted) ~= 'number' or counted < 1 then\n"
      "                return\n"
      "            end\n"
+     "            redis.pcall('persist', KEYS[5]) -- see fenced_acquire\n"
      "            token = redis.call('get', KEYS[5])\n"
      "        end\n"
      "        redis.call('hset', KEYS[1], waiter, 1)\n"
@@ -22517,7 +22555,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "end\n"
      "return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     7275, "e1af057b67e506c946c7965e08c3121bbd9649c1"},
+     7341, "d5fc9f2eca298561a21f02d8674dfa7fbdf2d01c"},
     {"fair_renew", 0, 0, ""},
     {"fenced_acquire", 0, 0, ""},
     {"fenced_transfer",
@@ -22546,10 +22584,11 @@ static const struct snib__script_text snib__script_both[] = {
      "    announce(ARGV[4], '0')\n"
      "    return 2\n"
      "end\n"
+     "redis.pcall('persist', KEYS[2]) -- see fenced_acquire\n"
      "redis.call('hset', KEYS[1], ARGV[2], 1)\n"
      "redis.call('hdel', KEYS[1], ARGV[1])\n"
      "return { redis.call('get', KEYS[2]) }\n",
-     1076, "7e6a695f62a5e24ff8309cf59f4b8e3a2a616f70"},
+     1130, "f82c62ad9357e51a59a10e8918dc94a6c20e325d"},
     {"latch_acquire", 0, 0, ""},
     {"latch_count",
      "local function announce(channel, text)\n"
@@ -23493,6 +23532,9 @@ static const struct snib__script_text snib__script_both[] = {
      "    announce(ARGV[4], '0')\n"
      "    return 2\n"
      "end\n"
+     "if KEYS[2] then\n"
+     "    redis.pcall('persist', KEYS[2]) -- see fenced_acquire\n"
+     "end\n"
      "redis.call('hset', KEYS[1], 'mode', 'write', field, 1)\n"
      "local set = redis.pcall('pexpire', KEYS[1], ARGV[3])\n"
      "if set ~= 1 then\n"
@@ -23500,7 +23542,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "end\n"
      "return KEYS[2] and { redis.call('get', KEYS[2]) } or 1\n",
-     1431, "2b8d742b1d145d0a7065b1f6d129485316d701a8"},
+     1509, "f1abd2d59da6d26f4de39adc5d925aa9e509ae8d"},
 };
 
 #endif
@@ -27626,6 +27668,7 @@ static bool given_grow(struct snib__engine *e)
     for (uint32_t i = 0; i < e->given_size; i++)
         more[i] = e->given[(e->given_next + i) % e->given_size];
     free(e->given);
+    e->memory += (size - e->given_size) * sizeof *more;
     e->given = more;
     e->given_next = e->given_size;
     e->given_left += e->given_left ? e->given_size : 0; /* the new places count as the oldest */
@@ -29091,9 +29134,10 @@ static void link_answer(struct snib__engine *e, struct snib__link *link,
     if (!link->proven && !disowns)
         link_proven(link);
     e->resp = link->conn.resp;
-    if (link->kind == SNIB__COMMAND)
+    if (link->kind == SNIB__COMMAND) {
+        link->heard_at = now;
         snib__node_answer(e, link, request, reply, n, now);
-    else if (disowns)
+    } else if (disowns)
         snib__link_close(e, link, snib__link_error(link, reply), now);
     else if (link->node->kind == SNIB__SERVER)
         snib__chan_pubsub(e, link, reply, n, now);
@@ -29146,14 +29190,17 @@ static void snib__engine_input(struct snib__engine *e, struct snib__link *link, 
 
 /* ---- time ---- */
 
-/* When an owed reply is overdue. */
+/* When an owed reply is overdue.  Replies come in order, so one proves the link: a server that takes long for all that was
+ * asked at once, as after a reconnect, would be asked all of it again, for ever. */
 static snib__time link_overdue(const struct snib__engine *e, const struct snib__link *link)
 {
-    snib__time oldest = snib__conn_oldest(&link->conn);
-    return link->conn.state == SNIB__CONN_DOWN || oldest == SNIB__NEVER
-               ? SNIB__NEVER
-               : oldest + snib__node_reply_timeout(e, link->node) +
-                     (snib__durable_is(link) ? e->config.durability_timeout : 0);
+    snib__time since = snib__conn_oldest(&link->conn);
+    if (link->conn.state == SNIB__CONN_DOWN || since == SNIB__NEVER)
+        return SNIB__NEVER;
+    if (link->kind == SNIB__COMMAND && link->heard_at > since)
+        since = link->heard_at;
+    return since + snib__node_reply_timeout(e, link->node) +
+           (snib__durable_is(link) ? e->config.durability_timeout : 0);
 }
 
 static void snib__link_tick(struct snib__engine *e, snib__time now)
@@ -30435,7 +30482,7 @@ static void snib__node_answer(struct snib__engine *e, struct snib__link *link,
                                    now);
         break;
     case SNIB__REQ_RENEW:
-        snib__watchdog_answer(e, request->subject, request->sent_at, reply, n, error, now);
+        snib__watchdog_answer(e, request->subject, request->sent_at, reply, n, error, text, now);
         break;
     case SNIB__REQ_KILL: /* or there was nothing to end; the link may owe the end of a later connection by now */
         if (((struct snib__link *)request->subject)->conn.kill_id == (int64_t)request->number)
@@ -31400,6 +31447,9 @@ static snib__time snib__pause_deadline(const struct snib__engine *e)
 #include <stdlib.h>
 #include <string.h>
 
+/* Longer than any granter gives; a message is not trusted for more. */
+#define PLACE_FIRST_MAX (4000 * SNIB__MS)
+
 /* ---- Redisson's messages ---- */
 
 static void place_say(struct snib__engine *e, const struct snib__hold *hold, bool join)
@@ -31512,6 +31562,8 @@ static void place_promised(struct snib__engine *e, struct snib__hold *hold, int6
 {
     snib__time lease = snib__hold_lease(e, hold);
     snib__time first = (snib__time)first_ms * SNIB__MS;
+    if (first > PLACE_FIRST_MAX)
+        first = PLACE_FIRST_MAX;
     if (lease < first)
         first = lease;
     snib__time safe = snib__lease_end(known, first);
@@ -34613,8 +34665,9 @@ static snib__time snib__waitq_deadline(const struct snib__engine *e)
 
 #include <stdlib.h>
 
-#define WATCHDOG_IDS_MAX 400           /* a hold with more has a batch of its own */
-#define WATCHDOG_WINDOW 1000           /* in a cluster */
+#define WATCHDOG_IDS_MAX 400                   /* a hold with more has a batch of its own */
+#define WATCHDOG_WINDOW 1000                   /* in a cluster */
+#define WATCHDOG_TELL_AGAIN (60000 * SNIB__MS) /* between log records of refusals */
 #define WATCHDOG_PAUSE (10 * SNIB__MS) /* after a request that could not be sent, or was lost */
 
 static snib__time watchdog_sent(const struct snib__engine *e, const struct snib__hold *hold)
@@ -34743,19 +34796,30 @@ static snib__time snib__watchdog_deadline(const struct snib__engine *e)
     return next;
 }
 
-static void watchdog_note_lateness(struct snib__engine *e, const struct snib__hold *hold,
+/* A renewal that the server has refused was not late: it is repeated after a pause. */
+static void watchdog_note_lateness(struct snib__engine *e, const struct snib__renewals *list,
                                    snib__time now)
 {
-    snib__time sent = watchdog_sent(e, hold), due = sent + watchdog_period(e);
-    if (hold->gate->node->ready_since >= sent || now <= due)
+    snib__time sent = watchdog_sent(e, list->cursor), due = sent + watchdog_period(e);
+    if (list->retry > due)
+        due = list->retry;
+    if (list->cursor->gate->node->ready_since >= sent || now <= due)
         return;
     if ((now - due) / 1000 > e->stats.watchdog_late_us)
         e->stats.watchdog_late_us = (now - due) / 1000;
-    if (now > due + e->config.lease / 6)
+    if (now - due > e->late)
+        e->late = now - due;
+}
+
+/* Once for all that were due: each might push a loss out of the log. */
+static void watchdog_tell_lateness(struct snib__engine *e)
+{
+    if (e->late > e->config.lease / 6)
         snib__engine_log(e, SNIB_LOG_WARNING,
                          "a renewal is %lld ms late: this process gets too little CPU time, or the "
                          "machine was suspended",
-                         (long long)((now - due) / SNIB__MS));
+                         (long long)(e->late / SNIB__MS));
+    e->late = 0;
 }
 
 /* How many ids the server must check for a hold. */
@@ -34770,6 +34834,13 @@ static uint32_t watchdog_ids(const struct snib__hold *hold)
 static bool watchdog_corrects(const struct snib__engine *e, const struct snib__node *node)
 {
     return node->moved_back && e->extended == 0;
+}
+
+/* A member of a lock of several clients may get a longer, fixed lease as soon as the others are there: a request that is
+ * astray must not shorten that. */
+static bool watchdog_may_shorten(const struct snib__hold *hold)
+{
+    return !hold->member;
 }
 
 static void watchdog_put(struct snib__batch *batch, struct snib__hold *hold)
@@ -34794,8 +34865,10 @@ static uint32_t watchdog_send_batch(struct snib__engine *e, struct snib__hold *c
     batch->node = holds[0]->gate->node;
     batch->kind = holds[0]->gate->kind->kind;
     batch->exact = watchdog_corrects(e, batch->node);
-    for (uint32_t i = 0; i < most; i++)
+    for (uint32_t i = 0; i < most; i++) {
         watchdog_put(batch, holds[i]);
+        batch->exact = batch->exact && watchdog_may_shorten(holds[i]);
+    }
     if (snib__node_send(e, SNIB__REQ_RENEW, batch, 0, now) < 0) {
         snib__batch_recycle(e, batch);
         return 0;
@@ -34817,7 +34890,7 @@ static bool watchdog_send(struct snib__engine *e, struct snib__renewals *list, s
     struct snib__hold *holds[WATCHDOG_WINDOW];
     snib__time period = watchdog_period(e);
     uint32_t n = 0, most = e->slots ? WATCHDOG_WINDOW : SNIB__BATCH_MAX, ids = 0;
-    watchdog_note_lateness(e, list->cursor, now);
+    watchdog_note_lateness(e, list, now);
     if (list->alone)
         most = 1;
     struct snib__hold *hold = list->cursor;
@@ -34874,7 +34947,7 @@ static int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold
     batch->asks = lease_ms == 0;
     batch->lease_ms = batch->asks ? watchdog_left_ms(hold, now) : lease_ms;
     batch->node = hold->gate->node;
-    batch->exact = hold->exact || watchdog_corrects(e, batch->node);
+    batch->exact = hold->exact || (watchdog_may_shorten(hold) && watchdog_corrects(e, batch->node));
     batch->kind = hold->gate->kind->kind;
     watchdog_put(batch, hold);
     if (snib__node_send(e, SNIB__REQ_RENEW, batch, 0, now) == 0)
@@ -34889,7 +34962,7 @@ static void watchdog_tick(struct snib__engine *e, const struct snib__node *node,
     /* The first to end was due and not renewed, although its server is there: this process stood still. */
     if (list->head && list->head == list->cursor && list->head->deadline <= now &&
         snib__node_ready(node))
-        watchdog_note_lateness(e, list->head, now);
+        watchdog_note_lateness(e, list, now);
     while (list->head && list->head->deadline <= now)
         snib__hold_over(e, list->head, now);
     while (list->cursor && snib__node_ready(node) && watchdog_due(e, list) <= now)
@@ -34970,6 +35043,7 @@ static void snib__watchdog_tick(struct snib__engine *e, snib__time now)
         if (node->ask_at <= now && snib__node_ready(node))
             watchdog_ask(e, node, now);
     }
+    watchdog_tell_lateness(e);
 }
 
 /* The batch has told nothing of the i-th hold, and will not.  Of one with a fixed lease, which it may have got since, nothing
@@ -35085,12 +35159,27 @@ static bool watchdog_moved(const struct snib__engine *e, const struct snib__batc
 }
 
 /* Holds of the batch that are unchanged and still held get a new deadline, or are lost. */
+/* Until the holds are lost, nothing else says so. */
+static void watchdog_tell_refusal(struct snib__engine *e, struct snib__node *node, const char *text,
+                                  size_t n, snib__time now)
+{
+    char words[SNIB__WORDS_MAX];
+    if (node->refused_at && now < node->refused_at + WATCHDOG_TELL_AGAIN)
+        return;
+    node->refused_at = now;
+    snib__words(words, sizeof words, text, n, e->config.login.password);
+    snib__engine_log(e, SNIB_LOG_WARNING, "%s refuses to renew locks: %s",
+                     snib__node_where(e, node), words);
+}
+
 static void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, snib__time sent_at,
                            const struct snib__value *reply, uint32_t n, int32_t error,
-                           snib__time now)
+                           const char *text, snib__time now)
 {
     if (error || reply->type != SNIB__RESP_ARRAY) {
         struct snib__renewals *list = &batch->node->renewals[batch->kind];
+        if (error && error != SNIB_AGAIN) /* that is want of memory */
+            watchdog_tell_refusal(e, batch->node, text, (size_t)reply->count, now);
         list->retry = now + e->config.lease / 20;
         /* One lock's missing permission fails the whole command: the others must not suffer. */
         list->alone = list->alone || (error == SNIB_EPERM && batch->n > 1);
@@ -37899,15 +37988,12 @@ static size_t conn_border(const char *password, size_t n)
     return border;
 }
 
-/* Mask the password in error lines, but nothing of what frames them: a password may begin with a line break.  If two reads split it, the first part is masked at once, the rest with the
- * second: like Knuth, Morris and Pratt's search, which keeps only how much of the word the input ends with. */
-static void snib__conn_mask(struct snib__conn *conn, char *bytes, size_t n)
+/* Mask the password in error lines, but nothing of what frames them: a password may begin with a line break.  If two reads
+ * split it, the first part is masked at once, the rest with the second: like Knuth, Morris and Pratt's search, which keeps
+ * only how much of the word the input ends with. */
+static __attribute__((cold)) void conn_mask(struct snib__conn *conn, const char *password,
+                                            size_t len, char *bytes, size_t n)
 {
-    const char *password = conn->password ? conn->password : "";
-    const size_t len = strlen(password);
-    bool wanted = conn->state == SNIB__CONN_HANDSHAKE || conn->relogin == SNIB__RELOGIN_ASKED;
-    if (!wanted || len < CONN_MASKED)
-        return;
     for (size_t i = 0; i < n; i++) {
         const char byte = bytes[i];
         const bool first = !conn->in_line;
@@ -37925,6 +38011,15 @@ static void snib__conn_mask(struct snib__conn *conn, char *bytes, size_t n)
             memset(bytes + i + 1 - here, '*', here);
         }
     }
+}
+
+static void snib__conn_mask(struct snib__conn *conn, char *bytes, size_t n)
+{
+    const char *password = conn->password ? conn->password : "";
+    const size_t len = strlen(password);
+    bool wanted = conn->state == SNIB__CONN_HANDSHAKE || conn->relogin == SNIB__RELOGIN_ASKED;
+    if (wanted && len >= CONN_MASKED)
+        conn_mask(conn, password, len, bytes, n);
 }
 
 /* The value of "name:value\r\n" in an INFO text. */

@@ -20,7 +20,7 @@ static const struct needs {
      "exists get set del hset hget hdel hexists hgetall hkeys hlen incr pexpire pttl"},
     {SNIB_SPIN, "#", "", "exists del hset hdel hexists hgetall hkeys pexpire pttl"},
     {SNIB_FENCED, "# redisson_lock_token:@", "redisson_lock__channel:@",
-     "exists get del incr hset hdel hexists hgetall hkeys pexpire pttl"},
+     "exists get del incr hset hdel hexists hgetall hkeys pexpire persist pttl"},
     {SNIB_FAIR,
      "# redisson_lock_queue:@ redisson_lock_timeout:@ redisson_lock_token:@ snib_lock_beats:@",
      "redisson_lock__channel:@",
@@ -30,7 +30,8 @@ static const struct needs {
     {SNIB_READ, "# @ snib_writer_waits:@ redisson_lock_token:@", "redisson_rwlock:@",
      "exists get set del hset hget hdel hexists hgetall hkeys hlen hrandfield pexpire pttl"},
     {SNIB_WRITE, "# @ snib_writer_waits:@ redisson_lock_token:@", "redisson_rwlock:@",
-     "exists get set del incr hset hget hdel hexists hgetall hkeys hlen hrandfield pexpire pttl"},
+     "exists get set del incr hset hget hdel hexists hgetall hkeys hlen hrandfield pexpire persist "
+     "pttl"},
     {SNIB_PLAIN, "#", "snib_plain_channel:@", "exists get set del hdel pexpire pttl"},
     {SNIB_PERMITS, "# @", "redisson_sc:@",
      "exists get del incrby decrby pexpire pttl persist zadd zrem zscore zcard zcount zrange "

@@ -438,7 +438,7 @@ void snib__watchdog_tick(struct snib__engine *e, snib__time now);
 snib__time snib__watchdog_deadline(const struct snib__engine *e);
 void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, snib__time sent_at,
                            const struct snib__value *reply, uint32_t n, int32_t error,
-                           snib__time now);
+                           const char *text, snib__time now);
 /* A hold with a fixed lease is asked for at that time, if it is in doubt then. */
 void snib__watchdog_ask_later(struct snib__hold *hold, snib__time at);
 void snib__watchdog_fixed(struct snib__hold *hold, snib__time sent_at, snib__time now);

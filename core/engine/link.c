@@ -369,9 +369,10 @@ static void link_answer(struct snib__engine *e, struct snib__link *link,
     if (!link->proven && !disowns)
         link_proven(link);
     e->resp = link->conn.resp;
-    if (link->kind == SNIB__COMMAND)
+    if (link->kind == SNIB__COMMAND) {
+        link->heard_at = now;
         snib__node_answer(e, link, request, reply, n, now);
-    else if (disowns)
+    } else if (disowns)
         snib__link_close(e, link, snib__link_error(link, reply), now);
     else if (link->node->kind == SNIB__SERVER)
         snib__chan_pubsub(e, link, reply, n, now);
@@ -424,14 +425,17 @@ void snib__engine_input(struct snib__engine *e, struct snib__link *link, const c
 
 /* ---- time ---- */
 
-/* When an owed reply is overdue. */
+/* When an owed reply is overdue.  Replies come in order, so one proves the link: a server that takes long for all that was
+ * asked at once, as after a reconnect, would be asked all of it again, for ever. */
 static snib__time link_overdue(const struct snib__engine *e, const struct snib__link *link)
 {
-    snib__time oldest = snib__conn_oldest(&link->conn);
-    return link->conn.state == SNIB__CONN_DOWN || oldest == SNIB__NEVER
-               ? SNIB__NEVER
-               : oldest + snib__node_reply_timeout(e, link->node) +
-                     (snib__durable_is(link) ? e->config.durability_timeout : 0);
+    snib__time since = snib__conn_oldest(&link->conn);
+    if (link->conn.state == SNIB__CONN_DOWN || since == SNIB__NEVER)
+        return SNIB__NEVER;
+    if (link->kind == SNIB__COMMAND && link->heard_at > since)
+        since = link->heard_at;
+    return since + snib__node_reply_timeout(e, link->node) +
+           (snib__durable_is(link) ? e->config.durability_timeout : 0);
 }
 
 void snib__link_tick(struct snib__engine *e, snib__time now)

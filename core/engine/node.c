@@ -675,7 +675,7 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
                                    now);
         break;
     case SNIB__REQ_RENEW:
-        snib__watchdog_answer(e, request->subject, request->sent_at, reply, n, error, now);
+        snib__watchdog_answer(e, request->subject, request->sent_at, reply, n, error, text, now);
         break;
     case SNIB__REQ_KILL: /* or there was nothing to end; the link may owe the end of a later connection by now */
         if (((struct snib__link *)request->subject)->conn.kill_id == (int64_t)request->number)

@@ -29,6 +29,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Longer than any granter gives; a message is not trusted for more. */
+#define PLACE_FIRST_MAX (4000 * SNIB__MS)
+
 /* ---- Redisson's messages ---- */
 
 static void place_say(struct snib__engine *e, const struct snib__hold *hold, bool join)
@@ -141,6 +144,8 @@ static void place_promised(struct snib__engine *e, struct snib__hold *hold, int6
 {
     snib__time lease = snib__hold_lease(e, hold);
     snib__time first = (snib__time)first_ms * SNIB__MS;
+    if (first > PLACE_FIRST_MAX)
+        first = PLACE_FIRST_MAX;
     if (lease < first)
         first = lease;
     snib__time safe = snib__lease_end(known, first);

@@ -224,10 +224,11 @@ struct snib__link { /* one connection to a node */
     uint32_t called;    /* COMMAND: requests in flight that a thread waits for */
     /* while it is ready: for want of memory an unwanted subscription was not ended, or a WAIT not sent: reconnect */
     bool soiled;
-    /* PUBSUB, while it is ready: */
-    bool asks; /* a channel may be asked for there */
-    /* when data last arrived, or a request was sent with none owed; NEVER: just now */
+    /* COMMAND: when a reply last arrived.  PUBSUB, while it is ready: when data last arrived, or a request was sent with
+     * none owed; NEVER: just now */
     snib__time heard_at;
+    /* PUBSUB, while it is ready: */
+    bool asks;        /* a channel may be asked for there */
     uint32_t owed;    /* replies due: to subscribe and unsubscribe requests, and to a ping */
     uint32_t ping_in; /* the ping's reply is this many replies away; 0: no ping is pending */
 };
@@ -293,6 +294,7 @@ struct snib__node { /* one server */
     int32_t told_failure; /* the last failure that was logged since it was ready; 0: none */
     int told_os_error;
     snib__time told_at;
+    snib__time refused_at;       /* when the last refusal to renew was logged; 0: none */
     char words[SNIB__WORDS_MAX]; /* the server's own words, when it refused the handshake */
     char run_id[48];
     uint64_t history; /* of the data there, see conn.h */
@@ -354,6 +356,7 @@ struct snib__engine {
     uint8_t told_unended; /* 1: logged that connections cannot be ended; 2: that one was not */
     bool refused;         /* a renewed login was refused, see snib__engine_take_refusal() */
     uint32_t live_n, extending; /* of the live operations: extensions */
+    snib__time late;            /* the latest of the renewals that this tick has found to be due */
     snib__time extended; /* the longest lease that an extension has asked for; 0: there was none */
     struct {
         snib__time next, until; /* when it may be written again; when what was written ends */

@@ -21,8 +21,9 @@
 
 #include <stdlib.h>
 
-#define WATCHDOG_IDS_MAX 400           /* a hold with more has a batch of its own */
-#define WATCHDOG_WINDOW 1000           /* in a cluster */
+#define WATCHDOG_IDS_MAX 400                   /* a hold with more has a batch of its own */
+#define WATCHDOG_WINDOW 1000                   /* in a cluster */
+#define WATCHDOG_TELL_AGAIN (60000 * SNIB__MS) /* between log records of refusals */
 #define WATCHDOG_PAUSE (10 * SNIB__MS) /* after a request that could not be sent, or was lost */
 
 static snib__time watchdog_sent(const struct snib__engine *e, const struct snib__hold *hold)
@@ -151,19 +152,30 @@ snib__time snib__watchdog_deadline(const struct snib__engine *e)
     return next;
 }
 
-static void watchdog_note_lateness(struct snib__engine *e, const struct snib__hold *hold,
+/* A renewal that the server has refused was not late: it is repeated after a pause. */
+static void watchdog_note_lateness(struct snib__engine *e, const struct snib__renewals *list,
                                    snib__time now)
 {
-    snib__time sent = watchdog_sent(e, hold), due = sent + watchdog_period(e);
-    if (hold->gate->node->ready_since >= sent || now <= due)
+    snib__time sent = watchdog_sent(e, list->cursor), due = sent + watchdog_period(e);
+    if (list->retry > due)
+        due = list->retry;
+    if (list->cursor->gate->node->ready_since >= sent || now <= due)
         return;
     if ((now - due) / 1000 > e->stats.watchdog_late_us)
         e->stats.watchdog_late_us = (now - due) / 1000;
-    if (now > due + e->config.lease / 6)
+    if (now - due > e->late)
+        e->late = now - due;
+}
+
+/* Once for all that were due: each might push a loss out of the log. */
+static void watchdog_tell_lateness(struct snib__engine *e)
+{
+    if (e->late > e->config.lease / 6)
         snib__engine_log(e, SNIB_LOG_WARNING,
                          "a renewal is %lld ms late: this process gets too little CPU time, or the "
                          "machine was suspended",
-                         (long long)((now - due) / SNIB__MS));
+                         (long long)(e->late / SNIB__MS));
+    e->late = 0;
 }
 
 /* How many ids the server must check for a hold. */
@@ -178,6 +190,13 @@ static uint32_t watchdog_ids(const struct snib__hold *hold)
 static bool watchdog_corrects(const struct snib__engine *e, const struct snib__node *node)
 {
     return node->moved_back && e->extended == 0;
+}
+
+/* A member of a lock of several clients may get a longer, fixed lease as soon as the others are there: a request that is
+ * astray must not shorten that. */
+static bool watchdog_may_shorten(const struct snib__hold *hold)
+{
+    return !hold->member;
 }
 
 static void watchdog_put(struct snib__batch *batch, struct snib__hold *hold)
@@ -202,8 +221,10 @@ static uint32_t watchdog_send_batch(struct snib__engine *e, struct snib__hold *c
     batch->node = holds[0]->gate->node;
     batch->kind = holds[0]->gate->kind->kind;
     batch->exact = watchdog_corrects(e, batch->node);
-    for (uint32_t i = 0; i < most; i++)
+    for (uint32_t i = 0; i < most; i++) {
         watchdog_put(batch, holds[i]);
+        batch->exact = batch->exact && watchdog_may_shorten(holds[i]);
+    }
     if (snib__node_send(e, SNIB__REQ_RENEW, batch, 0, now) < 0) {
         snib__batch_recycle(e, batch);
         return 0;
@@ -225,7 +246,7 @@ static bool watchdog_send(struct snib__engine *e, struct snib__renewals *list, s
     struct snib__hold *holds[WATCHDOG_WINDOW];
     snib__time period = watchdog_period(e);
     uint32_t n = 0, most = e->slots ? WATCHDOG_WINDOW : SNIB__BATCH_MAX, ids = 0;
-    watchdog_note_lateness(e, list->cursor, now);
+    watchdog_note_lateness(e, list, now);
     if (list->alone)
         most = 1;
     struct snib__hold *hold = list->cursor;
@@ -282,7 +303,7 @@ int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64
     batch->asks = lease_ms == 0;
     batch->lease_ms = batch->asks ? watchdog_left_ms(hold, now) : lease_ms;
     batch->node = hold->gate->node;
-    batch->exact = hold->exact || watchdog_corrects(e, batch->node);
+    batch->exact = hold->exact || (watchdog_may_shorten(hold) && watchdog_corrects(e, batch->node));
     batch->kind = hold->gate->kind->kind;
     watchdog_put(batch, hold);
     if (snib__node_send(e, SNIB__REQ_RENEW, batch, 0, now) == 0)
@@ -297,7 +318,7 @@ static void watchdog_tick(struct snib__engine *e, const struct snib__node *node,
     /* The first to end was due and not renewed, although its server is there: this process stood still. */
     if (list->head && list->head == list->cursor && list->head->deadline <= now &&
         snib__node_ready(node))
-        watchdog_note_lateness(e, list->head, now);
+        watchdog_note_lateness(e, list, now);
     while (list->head && list->head->deadline <= now)
         snib__hold_over(e, list->head, now);
     while (list->cursor && snib__node_ready(node) && watchdog_due(e, list) <= now)
@@ -378,6 +399,7 @@ void snib__watchdog_tick(struct snib__engine *e, snib__time now)
         if (node->ask_at <= now && snib__node_ready(node))
             watchdog_ask(e, node, now);
     }
+    watchdog_tell_lateness(e);
 }
 
 /* The batch has told nothing of the i-th hold, and will not.  Of one with a fixed lease, which it may have got since, nothing
@@ -493,12 +515,27 @@ static bool watchdog_moved(const struct snib__engine *e, const struct snib__batc
 }
 
 /* Holds of the batch that are unchanged and still held get a new deadline, or are lost. */
+/* Until the holds are lost, nothing else says so. */
+static void watchdog_tell_refusal(struct snib__engine *e, struct snib__node *node, const char *text,
+                                  size_t n, snib__time now)
+{
+    char words[SNIB__WORDS_MAX];
+    if (node->refused_at && now < node->refused_at + WATCHDOG_TELL_AGAIN)
+        return;
+    node->refused_at = now;
+    snib__words(words, sizeof words, text, n, e->config.login.password);
+    snib__engine_log(e, SNIB_LOG_WARNING, "%s refuses to renew locks: %s",
+                     snib__node_where(e, node), words);
+}
+
 void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, snib__time sent_at,
                            const struct snib__value *reply, uint32_t n, int32_t error,
-                           snib__time now)
+                           const char *text, snib__time now)
 {
     if (error || reply->type != SNIB__RESP_ARRAY) {
         struct snib__renewals *list = &batch->node->renewals[batch->kind];
+        if (error && error != SNIB_AGAIN) /* that is want of memory */
+            watchdog_tell_refusal(e, batch->node, text, (size_t)reply->count, now);
         list->retry = now + e->config.lease / 20;
         /* One lock's missing permission fails the whole command: the others must not suffer. */
         list->alone = list->alone || (error == SNIB_EPERM && batch->n > 1);

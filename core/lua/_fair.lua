@@ -210,6 +210,7 @@ local function grant(channel, mine)
             if type(counted) ~= 'number' or counted < 1 then
                 return
             end
+            redis.pcall('persist', KEYS[5]) -- see fenced_acquire
             token = redis.call('get', KEYS[5])
         end
         redis.call('hset', KEYS[1], waiter, 1)

@@ -14,6 +14,7 @@ local function token(fresh)
     end
     if fresh then
         redis.call('incr', KEYS[5])
+        redis.pcall('persist', KEYS[5]) -- see fenced_acquire
     end
     local last = redis.call('get', KEYS[5]) or '0'
     if tonumber(last) < 1 then
@@ -53,7 +54,8 @@ local function forget(members)
     end
 end
 
--- Keep the client's places, and push them if it is the first Snib client.
+-- Keep the client's places, and push them if it is the first Snib client.  All the waiters of a process may ask at once, as
+-- after a reconnect: each of them would push all.
 local function keep()
     local members, foreign = redis.call('lrange', KEYS[2], 0, -1), false
     for _, member in ipairs(members) do
@@ -63,7 +65,11 @@ local function keep()
     for i, member in ipairs(members) do
         if ours(member) then
             if client(member) == client(owner) then
-                local last = tonumber(redis.call('hget', KEYS[4], 'push') or now)
+                local known = redis.call('hget', KEYS[4], 'push')
+                local last = tonumber(known or now)
+                if known and last <= now and now - last < 100 then
+                    return
+                end
                 push(members, i, math.min(now - last, DEAD))
                 redis.call('hset', KEYS[4], 'push', now)
                 if math.floor(now / BEATS) > math.floor(last / BEATS) then

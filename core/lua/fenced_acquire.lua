@@ -13,6 +13,7 @@ local longer = left < tonumber(ARGV[2])
 local token = mine and redis.call('get', KEYS[2])
 if not token then
     redis.call('incr', KEYS[2])
+    redis.pcall('persist', KEYS[2]) -- Redisson's multi lock with a lease has it end, and tokens would begin again
     token = redis.call('get', KEYS[2])
 end
 if tonumber(token) < 1 then

@@ -23,6 +23,7 @@ if type(counted) ~= 'number' or counted < 1 then
     redis.pcall('publish', ARGV[4], '0')
     return 2
 end
+redis.pcall('persist', KEYS[2]) -- see fenced_acquire
 redis.call('hset', KEYS[1], ARGV[2], 1)
 redis.call('hdel', KEYS[1], ARGV[1])
 return { redis.call('get', KEYS[2]) }

@@ -61,6 +61,7 @@ local function count(kind, lock, counter)
         return nil
     end
     local token = redis.pcall('incr', counter)
+    redis.pcall('persist', counter) -- see fenced_acquire
     return type(token) == 'table' and token or nil
 end
 

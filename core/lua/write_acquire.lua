@@ -58,6 +58,7 @@ end
 local token = KEYS[3] and mine and redis.call('get', KEYS[3])
 if KEYS[3] and not token then
     redis.call('incr', KEYS[3])
+    redis.pcall('persist', KEYS[3]) -- see fenced_acquire
     token = redis.call('get', KEYS[3])
 end
 if token and tonumber(token) < 1 then

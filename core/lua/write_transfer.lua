@@ -28,6 +28,9 @@ if reads or type(counted) ~= 'number' or counted < 1 then
     redis.pcall('publish', ARGV[4], '0')
     return 2
 end
+if KEYS[2] then
+    redis.pcall('persist', KEYS[2]) -- see fenced_acquire
+end
 redis.call('hset', KEYS[1], 'mode', 'write', field, 1)
 local set = redis.pcall('pexpire', KEYS[1], ARGV[3])
 if set ~= 1 then

@@ -371,15 +371,12 @@ static size_t conn_border(const char *password, size_t n)
     return border;
 }
 
-/* Mask the password in error lines, but nothing of what frames them: a password may begin with a line break.  If two reads split it, the first part is masked at once, the rest with the
- * second: like Knuth, Morris and Pratt's search, which keeps only how much of the word the input ends with. */
-void snib__conn_mask(struct snib__conn *conn, char *bytes, size_t n)
+/* Mask the password in error lines, but nothing of what frames them: a password may begin with a line break.  If two reads
+ * split it, the first part is masked at once, the rest with the second: like Knuth, Morris and Pratt's search, which keeps
+ * only how much of the word the input ends with. */
+static __attribute__((cold)) void conn_mask(struct snib__conn *conn, const char *password,
+                                            size_t len, char *bytes, size_t n)
 {
-    const char *password = conn->password ? conn->password : "";
-    const size_t len = strlen(password);
-    bool wanted = conn->state == SNIB__CONN_HANDSHAKE || conn->relogin == SNIB__RELOGIN_ASKED;
-    if (!wanted || len < CONN_MASKED)
-        return;
     for (size_t i = 0; i < n; i++) {
         const char byte = bytes[i];
         const bool first = !conn->in_line;
@@ -397,6 +394,15 @@ void snib__conn_mask(struct snib__conn *conn, char *bytes, size_t n)
             memset(bytes + i + 1 - here, '*', here);
         }
     }
+}
+
+void snib__conn_mask(struct snib__conn *conn, char *bytes, size_t n)
+{
+    const char *password = conn->password ? conn->password : "";
+    const size_t len = strlen(password);
+    bool wanted = conn->state == SNIB__CONN_HANDSHAKE || conn->relogin == SNIB__RELOGIN_ASKED;
+    if (wanted && len >= CONN_MASKED)
+        conn_mask(conn, password, len, bytes, n);
 }
 
 /* The value of "name:value\r\n" in an INFO text. */

@@ -154,12 +154,13 @@ def test_tokens_go_back_in_failovers_only(tmp_path: Path) -> None:
 def test_failovers_that_nobody_made() -> None:
     """What a node reports first is no change, and what a fault has changed is not found again."""
     a, b = (cast(Node, name) for name in "ab")
-    told = [(1, a, "x"), (2, b, "x"), (9, a, "y"), (10, b, "y"), (30, b, "x")]
+    told = [(1, a, "x"), (2, b, "x"), (9, a, "y"), (10, b, "y"), (11, b, "z"), (30, b, "x")]
     heard = [Announcement(at * SECOND, by, what) for at, by, what in told]
     known = [(8 * SECOND, 12 * SECOND)]
-    assert by_themselves(heard, known) == [(29 * SECOND, 35 * SECOND)]
+    assert by_themselves(heard, known) == [(8 * SECOND, 16 * SECOND), (27 * SECOND, 35 * SECOND)]
     assert by_themselves(heard[:4], known) == []
-    assert by_themselves(heard[:4], []) == [(8 * SECOND, 15 * SECOND)]
+    assert by_themselves(heard[:5], known) == [(8 * SECOND, 16 * SECOND)]  # a second one, on the heels of the first
+    assert by_themselves(heard[:4], []) == [(6 * SECOND, 15 * SECOND)]
 
 
 @pytest.mark.parametrize("token", [8, 0])

@@ -98,15 +98,20 @@ class Watch:
 
 def by_themselves(heard: Iterable[Announcement], known: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """The failovers that are none of the known ones: on a busy machine a master that has no time to answer is taken for dead.
-    The new one may grant a second before it is announced, and the old one for some seconds after."""
+    The new one may grant some seconds before it is announced, where a sentinel has no time either, and the old one for some
+    seconds after.  During a known one each node announces one change; a second one is another failover."""
     last: dict[object, str] = {}
     found: list[tuple[int, int]] = []
+    told: set[tuple[object, int, int]] = set()
     for each in heard:
-        if last.setdefault(each.by, each.what) != each.what and not any(a <= each.at <= b for a, b in known):
-            begin, end = each.at - SECOND, each.at + 5 * SECOND
-            if found and begin <= found[-1][1]:  # another node tells the same
-                begin, _ = found.pop()
-            found.append((begin, end))
+        if last.setdefault(each.by, each.what) != each.what:
+            within = {(each.by, a, b) for a, b in known if a <= each.at <= b}
+            begin, end = each.at - 3 * SECOND, each.at + 5 * SECOND
+            if not within or within <= told:
+                if found and begin <= found[-1][1]:  # another node tells the same
+                    begin = min(begin, found.pop()[0])
+                found.append((begin, end))
+            told |= within
         last[each.by] = each.what
     return found
 

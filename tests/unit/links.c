@@ -727,9 +727,34 @@ static void right_goes_with_the_connection(void **state)
     snib__engine_free(engine);
 }
 
+/* A server that takes long for much that was asked at once is not silent: as long as it answers, it is waited for. */
+static void slow_is_not_silent(void **state)
+{
+    (void)state;
+    enum { MANY = 10 };
+    struct snib__engine *engine = begin();
+    granted(engine, gate(engine, SNIB_MUTEX, "first"),
+            &(struct snib__acquire){.wait = SNIB__NEVER});
+    const snib__time timeout = snib__node_reply_timeout(engine, engine->home);
+    for (int i = 0; i < MANY; i++)
+        acquire(engine, gate(engine, SNIB_MUTEX, (char[]){(char)('a' + i), 0}), 0);
+    for (int i = 1; i < MANY; i++) {
+        now += timeout * 2 / 3;
+        snib__engine_tick(engine, now);
+        assert_true(ready(engine));
+        oldest_script(engine);
+        answer(engine, ":86400000\r\n");
+    }
+    now += timeout;
+    snib__engine_tick(engine, now);
+    assert_false(ready(engine));
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slow_is_not_silent),
         cmocka_unit_test(right_goes_with_the_connection),
         cmocka_unit_test(connections_that_do_not_last),
         cmocka_unit_test(first_attempts_are_apart),

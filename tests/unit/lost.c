@@ -396,9 +396,73 @@ static void carried_and_found_lost(void **state)
     snib__engine_free(engine);
 }
 
+/* How many records have these words; all are taken. */
+static int said(struct snib__engine *engine, const char *words, int *also, const char *others)
+{
+    const char *text;
+    int32_t level;
+    int n = 0;
+    while ((text = snib__engine_take_log(engine, &level))) {
+        n += strstr(text, words) != NULL;
+        *also += strstr(text, others) != NULL;
+    }
+    return n;
+}
+
+/* A renewal that the server refuses is repeated until the lease has ended.  It is not late, and the log has the server's
+ * words once. */
+static void refused_renewals_are_told(void **state)
+{
+    (void)state;
+    int late = 0, told = 0;
+    struct snib__engine *engine = begin();
+    snib__engine_log_level(engine, SNIB_LOG_WARNING);
+    granted(engine, gate(engine, SNIB_SEMAPHORE, "connects"), &renewed);
+    now += SNIB__MS;
+    struct snib__hold *hold = renewing(engine, &renewed);
+    while (hold->phase == SNIB__HELD) {
+        while (on_the_way(engine))
+            answer(engine, "-MISCONF disk is full\r\n");
+        now = snib__engine_deadline(engine);
+        snib__engine_tick(engine, now);
+        told += said(engine, "refuses to renew locks: MISCONF disk is full", &late, " ms late");
+    }
+    expect_lost(engine, hold, SNIB_REASON_UNREACHABLE);
+    assert_int_equal(told, 1);
+    assert_int_equal(late, 0);
+    assert_true(engine->stats.watchdog_late_us < 1000);
+    snib__engine_free(engine);
+}
+
+/* A process stands still with many holds: that all their batches are late does not push a loss out of the log. */
+static void many_are_late(void **state)
+{
+    (void)state;
+    const struct snib__acquire fixed = {.wait = SNIB__NEVER, .lease = 10 * SECOND};
+    int lost = 0;
+    struct snib__engine *engine = begin();
+    snib__engine_log_level(engine, SNIB_LOG_WARNING);
+    granted(engine, gate(engine, SNIB_SEMAPHORE, "connects"), &renewed);
+    now += SNIB__MS;
+    granted(engine, gate(engine, SNIB_MUTEX, "fixed"), &fixed);
+    for (int i = 0; i < 20 * SNIB__BATCH_MAX; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "m%d", i);
+        granted(engine, gate(engine, SNIB_MUTEX, name), &renewed);
+    }
+    said(engine, "", &lost, "lost");
+    now += 16 * SECOND;
+    snib__engine_tick(engine, now);
+    assert_int_equal(said(engine, " ms late", &lost, "\"fixed\" was lost"), 1);
+    assert_int_equal(lost, 1);
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(refused_renewals_are_told),
+        cmocka_unit_test(many_are_late),
         cmocka_unit_test(late_renewals),
         cmocka_unit_test(late_confirmation),
         cmocka_unit_test(older_answer),

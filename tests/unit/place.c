@@ -28,11 +28,17 @@ static void placed(bool foreign)
 }
 
 /* A release has granted the lock with a first lease of 4 s, at that ms of the server's clock. */
-static void promise(int server_ms)
+static void promise_for(int first_ms, int server_ms)
 {
     char text[80];
-    snprintf(text, sizeof text, "%llu:0:4000:%d", (unsigned long long)op->hold->number, server_ms);
+    snprintf(text, sizeof text, "%llu:0:%d:%d", (unsigned long long)op->hold->number, first_ms,
+             server_ms);
     say_on_channel(engine, fair, text);
+}
+
+static void promise(int server_ms)
+{
+    promise_for(4000, server_ms);
 }
 
 /* Advance until the waiter asks again. */
@@ -54,6 +60,19 @@ static void granted_by_message(void **state)
     promise(1400);
     assert_true(op->done && op->code == SNIB_OK);
     assert_true(op->hold->deadline <= asked + 4 * SECOND); /* it cannot have begun earlier */
+    snib__engine_free(engine);
+}
+
+/* Whoever may publish on the channel could promise more than any granter does: it is not believed for long. */
+static void no_long_promise(void **state)
+{
+    (void)state;
+    placed(false);
+    const snib__time asked = now;
+    now += SECOND / 2;
+    promise_for(30000, 1400);
+    assert_true(op->done && op->code == SNIB_OK);
+    assert_true(op->hold->deadline <= asked + 4 * SECOND);
     snib__engine_free(engine);
 }
 
@@ -338,6 +357,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(granted_by_message),
+        cmocka_unit_test(no_long_promise),
         cmocka_unit_test(granted_meanwhile),
         cmocka_unit_test(safe_since_asking),
         cmocka_unit_test(granted_by_reply),

@@ -122,6 +122,26 @@ def test_a_beat_pushes_all_behind(run: Scripts) -> None:
     assert 1000 <= pushed[B] <= 2500, "what has passed, but not more than a client may be silent"
 
 
+def now_ms(run: Scripts) -> int:
+    seconds, us = run.redis.time()
+    return int(seconds * 1000 + us // 1000)
+
+
+def test_many_beats_at_once(run: Scripts) -> None:
+    """All the waiters of a process ask, as after a reconnect: the queue is not pushed for each of them."""
+    acquire(run, A)
+    waiting = [f"{B[:36]}:{number}" for number in range(200)]
+    for each in waiting:
+        acquire(run, each)
+    run.redis.hincrby(BEATS, "push", -1000)
+    run.calls()
+    begin = now_ms(run)
+    for each in waiting:
+        acquire(run, each)
+    often = 1 + (now_ms(run) - begin) // 100
+    assert 200 <= run.calls()["zincrby"] <= 200 * often, "once for all, and again as time passes"
+
+
 def test_clients_that_have_gone_are_forgotten(run: Scripts) -> None:
     """While somebody always waits, the hash of beats does not end, but it must not grow with each client that ever came."""
     acquire(run, A)
@@ -336,11 +356,15 @@ def test_a_release_whose_queue_is_other_data(run: Scripts, key: str) -> None:
 
 
 def test_tokens(run: Scripts) -> None:
+    run.redis.set(TOKEN, 0, px=10000)  # Redisson's multi lock has it end: see test_mutex.py
     assert acquire(run, A, fenced=1) == "1"
+    assert run.redis.pttl(TOKEN) == -1
+    run.redis.pexpire(TOKEN, 10000)
     assert acquire(run, A, fenced=1) == "1", "a repeat"
     acquire(run, B, fenced=1)
     assert release(run, A) == [1, 0, FIRST, "0"]
     granted(run, B, 2)
+    assert run.redis.pttl(TOKEN) == -1
     assert acquire(run, B, fenced=1) == "2"
     assert run("fair_info", ["k", QUEUE, TOKEN])[1:] == [B, 1, 0, "2"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from scripts import MARK, MUTEX, PLAIN, TOKEN, TOLD, A, B, C, Scripts, near, refused
+from scripts import MARK, MUTEX, PLAIN, RW, TOKEN, TOLD, A, B, C, Scripts, near, refused
 
 
 def test_mutex(run: Scripts) -> None:
@@ -68,6 +68,23 @@ def test_fenced(run: Scripts) -> None:
     assert run.state() == {TOKEN: "2"}
     assert run.redis.pttl(TOKEN) == -1
     assert run("fenced_acquire", keys, C, 30000) == ["3"]
+
+
+def test_a_counter_that_would_end(run: Scripts) -> None:
+    """Redisson's multi lock with a lease gives the counter one, too; then tokens would begin again."""
+
+    def stays(reply: object, expected: object) -> None:
+        assert reply == expected and run.redis.pttl(TOKEN) == -1
+        run.redis.pexpire(TOKEN, 10000)
+
+    run.redis.set(TOKEN, 57, px=10000)
+    stays(run("fenced_acquire", ["k", TOKEN], A, 30000), ["58"])
+    stays(run("fenced_transfer", ["k", TOKEN], A, B, 30000, MUTEX), ["59"])
+    run.redis.delete("k")
+    stays(run("multi_acquire", ["k", TOKEN, "k"], A, 30000, "f"), None)
+    run.redis.delete("k")
+    stays(run("write_acquire", ["k", MARK, TOKEN], A, 30000, 0), ["61"])
+    stays(run("write_transfer", ["k", TOKEN], A, B, 30000, RW), ["62"])
 
 
 def test_fenced_counter_is_exact(run: Scripts) -> None:

@@ -316,8 +316,8 @@ MUTANTS = [
     Mutant(
         "a renewal that is a month late is early",
         "engine/watchdog.c",
-        "(long long)((now - due) / SNIB__MS)",
-        "(long long)(int)((now - due) / SNIB__MS)",
+        "(long long)(e->late / SNIB__MS)",
+        "(long long)(int)(e->late / SNIB__MS)",
         "unit_lost",
     ),
     Mutant(
