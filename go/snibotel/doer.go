@@ -49,11 +49,23 @@ func newHold(outside, inside context.Context) *snib.Hold {
 	return hold
 }
 
-// besides returns nil if Do returned just the error of the work, which is none of the hold's. Some errors cannot be
-// compared.
+// besides returns what Do's error says besides the error of the work, which is none of the hold's: nil if it is just that
+// one, and the Unlock's if [snib.Mutex.Do] and its like have joined them.
 func besides(work, err error) error {
-	if reflect.TypeOf(work) == reflect.TypeOf(err) && (!reflect.ValueOf(err).Comparable() || work == err) {
+	if isThat(work, err) {
 		return nil
 	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return err
+	}
+	if all := joined.Unwrap(); len(all) == 2 && isThat(work, all[0]) {
+		return all[1]
+	}
 	return err
+}
+
+// isThat reports whether an error is the one of the work. Some errors cannot be compared.
+func isThat(work, err error) bool {
+	return reflect.TypeOf(work) == reflect.TypeOf(err) && (!reflect.ValueOf(err).Comparable() || work == err)
 }

@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -288,6 +292,68 @@ func TestTheWorkFails(t *testing.T) {
 		_ = lock.Do(ctx, func(context.Context) error { panic("of the work") })
 	}()
 	r.expect(t, "snib.wait granted", "snib.hold released")
+}
+
+// The span is about the release: what the work says may look like a cancelled one, or have a code of its own.
+func TestTheWorkAndTheReleaseFail(t *testing.T) {
+	ctx := context.Background()
+	r := record()
+	unreachable := &snib.Error{Code: snib.ErrUnreachable, Text: "no server"}
+	for _, c := range []struct {
+		work, unlock error
+		want         string
+	}{
+		{context.Canceled, unreachable, "error SNIB_EUNREACHABLE"},
+		{&snib.Error{Code: snib.ErrBusy, Text: "of another lock"}, unreachable, "error SNIB_EUNREACHABLE"},
+		{failures{"a"}, unreachable, "error SNIB_EUNREACHABLE"},
+		{fmt.Errorf("%w; %w", context.Canceled, snib.ErrTimeout), unreachable, "error SNIB_EUNREACHABLE"}, // of a Do inside
+		{errors.New("of the work"), snib.ErrCancelled, "cancelled "},
+	} {
+		lock := snib.DoerFunc(func(ctx context.Context, work func(context.Context) error) error {
+			return fmt.Errorf("%w; %w", work(ctx), c.unlock)
+		})
+		if err := TraceDoer(lock, r.here()).Do(ctx, func(context.Context) error { return c.work }); !errors.Is(err, c.unlock) {
+			t.Error(err)
+		}
+		told := attributes(r.named(t, "snib.hold"))
+		if got := told["snib.outcome"] + " " + told["error.type"]; got != c.want {
+			t.Errorf("%q instead of %q after %v; %v", got, c.want, c.work, c.unlock)
+		}
+	}
+}
+
+// The same with what Do itself makes of two errors.
+func TestTheServerEndsWhileTheWorkFails(t *testing.T) {
+	folder, err := os.MkdirTemp("", "snib-otel-")
+	ok(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	own, err := serve(folder)
+	ok(t, err)
+	ctx, r := context.Background(), record()
+	client, err := snib.Open(ctx, strings.Replace(own, "patience=30s", "patience=2s", 1))
+	ok(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	lock := TraceLock(client.Mutex("a"), r.here())
+	for ran := false; !ran; { // it was granted in spite of the brief patience
+		err = lock.Do(ctx, func(context.Context) error {
+			ran = true
+			conn, err := net.Dial("unix", filepath.Join(folder, "s"))
+			ok(t, err)
+			_, err = conn.Write([]byte("SHUTDOWN NOSAVE\r\n"))
+			ok(t, err)
+			_, _ = conn.Read(make([]byte, 1)) // until it ends
+			ok(t, conn.Close())
+			return context.Canceled
+		})
+	}
+	if !errors.Is(err, context.Canceled) || !errors.Is(err, snib.ErrUnreachable) {
+		t.Error(err)
+	}
+	told := attributes(r.named(t, "snib.hold"))
+	var e *snib.Error // SNIB_ECONNECT, or SNIB_EUNREACHABLE if the release was sent before the end was known
+	if !errors.As(err, &e) || told["snib.outcome"] != "error" || told["error.type"] != e.Code.Name() {
+		t.Error(told)
+	}
 }
 
 func TestNobodyWaitsForTheRelease(t *testing.T) {
