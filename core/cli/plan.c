@@ -121,16 +121,21 @@ static double batches(double holds, double shards)
     return holds * GROUPS_MOST / (holds + GROUPS_MOST); /* they were taken at any times */
 }
 
+/* The mean time between a waiter's attempts, in seconds. */
+static double pause_of(const struct plan *plan)
+{
+    return plan->kind == SPIN   ? POLL_S
+           : plan->kind == FAIR ? BEAT_S
+                                : least(RECHECK_S, plan->lease_s * 5 / 6);
+}
+
 /* Waiters ask again now and then; others begin to wait and are woken. */
 static void add_waits(struct flow *flow, const struct plan *plan, double shards)
 {
     double waiters = plan->waiters / shards, waits = plan->rate * plan->contended / shards;
     bool is_polling = plan->kind == SPIN;
-    double pause = is_polling           ? POLL_S
-                   : plan->kind == FAIR ? BEAT_S
-                                        : least(RECHECK_S, plan->lease_s * 5 / 6);
     double listeners = plan->locks > 0 ? most(1, plan->waiters / plan->locks) : 1;
-    add(flow, plan, plan->kind, REFUSED, waiters / pause + waits * (is_polling ? 1 : 2));
+    add(flow, plan, plan->kind, REFUSED, waiters / pause_of(plan) + waits * (is_polling ? 1 : 2));
     if (is_polling)
         return;
     add(flow, plan, ANY, SUBSCRIBE, waits);
@@ -304,6 +309,7 @@ int cli_plan(const struct cli *cli)
     a.flow = sum(&a.server);
     a.core = core_of(&a.plan, a.plan.shards);
     a.memory = client_memory(&a.plan);
+    a.pause = pause_of(&a.plan);
     a.parts = parts_needed(&a.plan);
     a.given = (int)a.plan.shards;
     a.each = (int)a.plan.quorum;

@@ -33,6 +33,7 @@ struct answer {
     struct server server; /* each of them */
     struct flow flow;
     double core, memory;    /* of the server's core; of a client */
+    double pause;           /* the mean time between a waiter's attempts, in seconds */
     int parts, given, each; /* into which the names are and must be divided, and servers in each */
 };
 

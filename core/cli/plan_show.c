@@ -4,35 +4,8 @@
 #include <cjson/cJSON.h>
 #include <stdio.h>
 
-#define WATCHES_MOST 10
-
-/* What to watch while this load runs.  Returns how many texts there are. */
-static int find_watches(const struct answer *a, const char *out[WATCHES_MOST])
-{
-    const struct plan *plan = &a->plan;
-    bool waits = (plan->waiters > 0 || plan->contended > 0) && plan->kind != SPIN;
-    bool holds = plan->locks > 0;
-    const struct {
-        bool matters;
-        const char *text;
-    } all[WATCHES_MOST] = {
-        {true, "that --server-speed is right: compare what the server uses of its core"},
-        {holds, "snib_watchdog_late_seconds: above a sixth of the lease a client lacks CPU"},
-        {holds, "snib_renewal_failures_total, snib_reconnects_total: they should not rise"},
-        {holds, "snib stats: snib_server_holders is about --locks"},
-        {waits, "snib stats: snib_server_waiting_processes is about --waiters"},
-        {waits, "snib_rechecks_total above snib_messages_total: no messages, or dead holders"},
-        {a->server.connections > 9000, "maxclients of the server: 10000 unless you set it"},
-        {plan->replicas > 0, "the replicas' lag: a failover forgets what has not arrived"},
-        {plan->shards > 1, "that the shards have equal shares: a hash tag is in one slot"},
-        {plan->quorum > 1, "that each of the servers keeps up: the lock waits for most of them"},
-    };
-    int n = 0;
-    for (int i = 0; i < WATCHES_MOST; i++)
-        if (all[i].matters)
-            out[n++] = all[i].text;
-    return n;
-}
+#define WATCHES_MOST 11
+#define WATCH_MAX 80
 
 /* "345", "34.5 k": at most four digits. */
 static const char *short_of(double value, const char *unit)
@@ -48,6 +21,59 @@ static const char *short_of(double value, const char *unit)
     snprintf(text, sizeof texts[0], "%.*f%s%s%s", has_tenths, value, *unit || prefix ? " " : "",
              prefixes[prefix], unit);
     return text;
+}
+
+/* How many rechecks there may be: attempts for which no message was the reason.  Who waits longer than the pause between
+ * two attempts makes them in any case, so only under short holds they tell of messages that are missing.  Waiters of a
+ * spin lock and of a quorum hear no messages, and those of a quorum count no rechecks; a fair lock's confirm their places.
+ * Without such an answer a text is empty. */
+static void find_rechecks(const struct answer *a, char waiting[WATCH_MAX], char woken[WATCH_MAX])
+{
+    const struct plan *plan = &a->plan;
+    waiting[0] = woken[0] = '\0';
+    if (plan->kind == SPIN || plan->kind == QUORUM)
+        return;
+    if (plan->waiters > 0)
+        snprintf(waiting, WATCH_MAX,
+                 "snib_rechecks_total: up to %s a second for --waiters are normal",
+                 short_of(plan->waiters / a->pause, ""));
+    if (plan->contended > 0 && plan->kind != FAIR)
+        snprintf(woken, WATCH_MAX, "%s: below snib_messages_total if holds last less than %s s",
+                 plan->waiters > 0 ? "the other rechecks" : "snib_rechecks_total",
+                 short_of(a->pause, ""));
+    else if (plan->contended > 0 && plan->waiters == 0)
+        snprintf(woken, WATCH_MAX, "snib_rechecks_total: one a second for each wait is normal");
+}
+
+/* What to watch while this load runs.  Returns how many texts there are. */
+static int find_watches(const struct answer *a, const char *out[WATCHES_MOST])
+{
+    static char waiting[WATCH_MAX], woken[WATCH_MAX];
+    const struct plan *plan = &a->plan;
+    bool waits = (plan->waiters > 0 || plan->contended > 0) && plan->kind != SPIN;
+    bool holds = plan->locks > 0;
+    find_rechecks(a, waiting, woken);
+    const struct {
+        bool matters;
+        const char *text;
+    } all[WATCHES_MOST] = {
+        {true, "that --server-speed is right: compare what the server uses of its core"},
+        {holds, "snib_watchdog_late_seconds: above a sixth of the lease a client lacks CPU"},
+        {holds, "snib_renewal_failures_total, snib_reconnects_total: they should not rise"},
+        {holds, "snib stats: snib_server_holders is about --locks"},
+        {waits, "snib stats: snib_server_waiting_processes is about --waiters"},
+        {waiting[0], waiting},
+        {woken[0], woken},
+        {a->server.connections > 9000, "maxclients of the server: 10000 unless you set it"},
+        {plan->replicas > 0, "the replicas' lag: a failover forgets what has not arrived"},
+        {plan->shards > 1, "that the shards have equal shares: a hash tag is in one slot"},
+        {plan->quorum > 1, "that each of the servers keeps up: the lock waits for most of them"},
+    };
+    int n = 0;
+    for (int i = 0; i < WATCHES_MOST; i++)
+        if (all[i].matters)
+            out[n++] = all[i].text;
+    return n;
 }
 
 static const char *plural(double n)

@@ -180,6 +180,27 @@ class Plan(CommandCase):
         self.assertIn("divide the names: --shards", self.snib("plan", "--rate", "200000").stdout)
         self.assertIn("several quorums", self.snib("plan", "--rate", "200000", "--quorum", "3").stdout)
 
+    def test_rechecks(self):
+        """How many are no fault: those who wait for long ask now and then, whatever they hear."""
+        brief = ("--rate", "100", "--clients", "20", "--contended", "10")
+        few = "snib_rechecks_total: below snib_messages_total if holds last less than 2.6 s"
+        for words, want in (
+                (brief, [few]), ((*brief, "--write"), [few]), ((*brief, "--locks", "5"), [few]),
+                ((*brief, "--lease", "1s"), [few.replace("2.6", "0.8")]), # they ask when the lease would end
+                ((*brief, "--fair"), ["snib_rechecks_total: one a second for each wait is normal"]),
+                (MUCH, ["snib_rechecks_total: up to 19.0 a second for --waiters are normal",
+                        few.replace("snib_rechecks_total", "the other rechecks")]),
+                ((*MUCH, "--shards", "5"), ["snib_rechecks_total: up to 19.0 a second for --waiters are normal",
+                                            few.replace("snib_rechecks_total", "the other rechecks")]),
+                ((*MUCH, "--contended", "0"), ["snib_rechecks_total: up to 19.0 a second for --waiters are normal"]),
+                ((*MUCH, "--fair"), ["snib_rechecks_total: up to 57.1 a second for --waiters are normal"]),
+                ((*MUCH, "--spin"), []), ((*MUCH, "--quorum", "3"), []), # who hear no messages
+                (("--locks", "5"), []), (("--rate", "5"), [])):
+            with self.subTest(words=words):
+                self.assertEqual([text for text in self.told(*words)["watch"] if "rechecks" in text], want)
+                lines = self.snib("plan", *words).stdout.splitlines()
+                self.assertEqual([line for line in lines if "rechecks" in line], [f"  {text}" for text in want])
+
     def test_text_of_one(self):
         self.assertIn("  1 lock, 1 connection\n", self.snib("plan", "--locks", "1").stdout)
         self.assertIn("  for 1 hold\n", self.snib("plan", "--locks", "10").stdout)
