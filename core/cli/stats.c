@@ -118,11 +118,13 @@ static void put_value(FILE *out, const char *text)
     }
 }
 
-/* Where the samples go, with the label that all of them have. */
+/* Where the samples go, with the labels that all of them have: so files about one server, but other locks of it, can be
+ * read together. */
 struct page {
     FILE *out;
     const char *server;
-    const char *name; /* the metric's */
+    const char *pattern; /* NULL: none was given */
+    const char *name;    /* the metric's */
 };
 
 static void put_head(struct page *page, const char *name, const char *type, const char *help)
@@ -138,6 +140,10 @@ static void put_sample(const struct page *page, const char *value, ...)
     va_start(labels, value);
     fprintf(page->out, "%s{server=\"", page->name);
     put_value(page->out, page->server);
+    if (page->pattern) {
+        fputs("\",pattern=\"", page->out);
+        put_value(page->out, page->pattern);
+    }
     for (const char *label; (label = va_arg(labels, const char *));) {
         fprintf(page->out, "\",%s=\"", label);
         put_value(page->out, va_arg(labels, const char *));
@@ -291,7 +297,10 @@ int stats_end(const struct top *top, int code)
     size_t n;
     if (code != 0 && code != EXIT_SERVER)
         return code;
-    struct page page = {.out = open_memstream(&text, &n), .server = top->address};
+    bool is_given = top->cli->name && *top->cli->name; /* to Prometheus an empty label is none */
+    char *pattern = is_given ? cli_printable(top->cli->name) : NULL;
+    struct page page = {
+        .out = open_memstream(&text, &n), .server = top->address, .pattern = pattern};
     if (!page.out)
         abort();
     put_head(&page, "snib_server_up", "gauge",
@@ -304,6 +313,7 @@ int stats_end(const struct top *top, int code)
             put_figure(&page, top, (enum figure)i);
     }
     fclose(page.out);
+    free(pattern);
     if (!top->cli->output)
         top_put(text, n);
     else if (replace_file(top->cli->output, text, n) != 0)

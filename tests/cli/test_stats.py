@@ -224,6 +224,21 @@ class Stats(CommandCase):
         self.assertEqual(len(metrics.labels("snib_lock_holders", "lock")), 1000)
         self.assertEqual(metrics("snib_server_locks", kind="mutex"), 1101)
 
+    def test_several_patterns(self):
+        """What one directory has about one server, but other locks of it, are other series: else a scrape has none at all."""
+        self.hold("orders:1", "--fenced")
+        patterns = (None, "orders:*", "o*", 'q"\\', "broken\udcff\n")
+        everything = [(pattern, self.stats(*[pattern] if pattern else [])) for pattern in patterns]
+        series = [(sample.name, *sorted(sample.labels.items())) for _, metrics in everything for sample in metrics.samples]
+        self.assertEqual(len(set(series)), len(series))
+        for pattern, metrics in everything:
+            shown = {"broken\udcff\n": r"broken\xff\x0a"}.get(pattern, pattern)
+            self.assertEqual({sample.labels.get("pattern") for sample in metrics.samples}, {shown})
+        self.assertEqual(everything[1][1]("snib_lock_holders", pattern="orders:*", lock="orders:1", kind="mutex"), 1)
+        self.assertEqual(self.stats("")("snib_server_up"), 1)
+        done = self.snib("stats", "o*", "--url", f"unix://{self.folder.name}/nobody?patience=100ms")
+        self.assertEqual(Metrics(done.stdout)("snib_server_up", pattern="o*"), 0)
+
     def test_too_many(self):
         for start in range(0, 5100, 100):
             self.server("EVAL", "for i = ARGV[1], ARGV[1] + 99 do redis.call('hset', 'lock:' .. i, ARGV[2], 1) end",
