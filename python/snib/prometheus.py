@@ -71,7 +71,8 @@ class Collector(_Collector):
         for name, (shown, text) in _HISTOGRAMS.items():
             histogram = HistogramMetricFamily(shown, text, labels=labels)
             for values, stats in snapshots:
-                # The core counts times and does not add them up, so there is no sum.
+                # The core counts times and does not add them up, so there is no sum.  A scrape asks
+                # for OpenMetrics, which allows neither NaN as the sum, nor a count without a sum.
                 histogram.add_metric(values, cumulated(getattr(stats, name)), None)
             yield histogram
 

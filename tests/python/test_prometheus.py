@@ -91,6 +91,16 @@ def test_the_histogram_has_seconds(server: Server) -> None:
         eventually(lambda: not server.admin.keys())
 
 
+@pytest.mark.parametrize("more", ["_count 0\n", "_count 0\nsnib_wait_seconds_sum NaN\n"])
+def test_a_count_would_need_a_sum(client: snib.Client, more: str) -> None:
+    """Why the histograms have neither: who reads OpenMetrics strictly would refuse the whole scrape."""
+    text = generate_openmetrics(registered(client)).decode()
+    last = 'snib_wait_seconds_bucket{le="+Inf"} 0.0\n'
+    assert text.count(last) == 1
+    with pytest.raises(ValueError, match=r"NaN|_count"):
+        list(parse_openmetrics(text.replace(last, f"{last}snib_wait_seconds{more}")))
+
+
 def test_several_clients_are_told_apart(server: Server) -> None:
     async def main() -> None:
         jobs, web = snib.connect(server.url), snib.aio.connect(server.url)
