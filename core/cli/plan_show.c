@@ -50,7 +50,8 @@ static int find_watches(const struct answer *a, const char *out[WATCHES_MOST])
 {
     static char waiting[WATCH_MAX], woken[WATCH_MAX];
     const struct plan *plan = &a->plan;
-    bool waits = (plan->waiters > 0 || plan->contended > 0) && plan->kind != SPIN;
+    /* The others do not subscribe. */
+    bool is_seen = plan->waiters > 0 && plan->kind != SPIN && plan->kind != QUORUM;
     bool holds = plan->locks > 0;
     find_rechecks(a, waiting, woken);
     const struct {
@@ -61,7 +62,7 @@ static int find_watches(const struct answer *a, const char *out[WATCHES_MOST])
         {holds, "snib_watchdog_late_seconds: above a sixth of the lease a client lacks CPU"},
         {holds, "snib_renewal_failures_total, snib_reconnects_total: they should not rise"},
         {holds, "snib stats: snib_server_holders is about --locks"},
-        {waits, "snib stats: snib_server_waiting_processes is about --waiters"},
+        {is_seen, "snib stats: snib_server_waiting_processes is about --waiters"},
         {waiting[0], waiting},
         {woken[0], woken},
         {a->server.connections > 9000, "maxclients of the server: 10000 unless you set it"},

@@ -201,6 +201,15 @@ class Plan(CommandCase):
                 lines = self.snib("plan", *words).stdout.splitlines()
                 self.assertEqual([line for line in lines if "rechecks" in line], [f"  {text}" for text in want])
 
+    def test_waiters_that_can_be_seen(self):
+        """Only who subscribes counts as waiting at a server, and --contended says nothing of how long."""
+        brief = ("--rate", "100", "--clients", "20", "--contended", "10")
+        for words, is_told in ((MUCH, True), ((*MUCH, "--fair"), True), ((*MUCH, "--spin"), False),
+                               ((*MUCH, "--quorum", "3"), False), (brief, False)):
+            with self.subTest(words=words):
+                text = "snib stats: snib_server_waiting_processes is about --waiters"
+                self.assertEqual(text in self.told(*words)["watch"], is_told)
+
     def test_text_of_one(self):
         self.assertIn("  1 lock, 1 connection\n", self.snib("plan", "--locks", "1").stdout)
         self.assertIn("  for 1 hold\n", self.snib("plan", "--locks", "10").stdout)
