@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ARGUMENTS_MAX 1024
+#define ARGUMENTS_MAX 1024 /* the longest command of the core, with 1000 permits, has 1007 */
 
 /* ---- Life --------------------------------------------------------------------------------------- */
 
@@ -49,6 +49,11 @@ void model_free(model *m)
 void model_set_version(model *m, enum model_version version)
 {
     m->version = version;
+}
+
+void model_set_run(model *m, uint64_t run)
+{
+    m->run = run;
 }
 
 void model_time(model *m, uint64_t now_ns)

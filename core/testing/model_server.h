@@ -40,6 +40,8 @@ enum model_version { MODEL_REDIS_7_0, MODEL_REDIS_8_4 /* DELEX */, MODEL_VALKEY_
 model *model_new(void); /* a Redis 7.0 */
 void model_free(model *m);
 void model_set_version(model *m, enum model_version version);
+/* model_set_run - the number of the process, which its run_id shows: of the first 0, and each restart adds 1. */
+void model_set_run(model *m, uint64_t run);
 
 /* model_time - set the server's wall clock, in nanoseconds since the epoch. */
 void model_time(model *m, uint64_t now_ns);

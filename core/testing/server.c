@@ -393,6 +393,7 @@ static int server_begin(snib_memory *server, snib_error *err)
 static int server_start(const char *name, snib_memory **out_server, snib_error *err)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static uint64_t starts;
     if (!out_server)
         return snib__server_fail(err, SNIB_EINVAL, "out_server is NULL");
     if (name && !snib__memory_is_name(name, strlen(name)))
@@ -409,6 +410,7 @@ static int server_start(const char *name, snib_memory **out_server, snib_error *
         snprintf(server->name, sizeof server->name, "unnamed-%llu",
                  (unsigned long long)++server_numbers);
     snprintf(server->url, sizeof server->url, "memory://%s", server->name);
+    model_set_run(server->model, ++starts << 32); /* one that is started again is another process */
     model_time(server->model, server_now_ns());
     model_watch(server->model, server_watch, server);
     int code = server_begin(server, err);

@@ -62,6 +62,8 @@ enum model_version { MODEL_REDIS_7_0, MODEL_REDIS_8_4 /* DELEX */, MODEL_VALKEY_
 model *model_new(void); /* a Redis 7.0 */
 void model_free(model *m);
 void model_set_version(model *m, enum model_version version);
+/* model_set_run - the number of the process, which its run_id shows: of the first 0, and each restart adds 1. */
+void model_set_run(model *m, uint64_t run);
 
 /* model_time - set the server's wall clock, in nanoseconds since the epoch. */
 void model_time(model *m, uint64_t now_ns);
@@ -2798,7 +2800,7 @@ void model_sha1(const char *bytes, size_t n, char out[41])
 #include <stdlib.h>
 #include <string.h>
 
-#define ARGUMENTS_MAX 1024
+#define ARGUMENTS_MAX 1024 /* the longest command of the core, with 1000 permits, has 1007 */
 
 /* ---- Life --------------------------------------------------------------------------------------- */
 
@@ -2843,6 +2845,11 @@ void model_free(model *m)
 void model_set_version(model *m, enum model_version version)
 {
     m->version = version;
+}
+
+void model_set_run(model *m, uint64_t run)
+{
+    m->run = run;
 }
 
 void model_time(model *m, uint64_t now_ns)
@@ -5750,6 +5757,7 @@ static int server_begin(snib_memory *server, snib_error *err)
 static int server_start(const char *name, snib_memory **out_server, snib_error *err)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static uint64_t starts;
     if (!out_server)
         return snib__server_fail(err, SNIB_EINVAL, "out_server is NULL");
     if (name && !snib__memory_is_name(name, strlen(name)))
@@ -5766,6 +5774,7 @@ static int server_start(const char *name, snib_memory **out_server, snib_error *
         snprintf(server->name, sizeof server->name, "unnamed-%llu",
                  (unsigned long long)++server_numbers);
     snprintf(server->url, sizeof server->url, "memory://%s", server->name);
+    model_set_run(server->model, ++starts << 32); /* one that is started again is another process */
     model_time(server->model, server_now_ns());
     model_watch(server->model, server_watch, server);
     int code = server_begin(server, err);

@@ -92,6 +92,30 @@ static void names(void **state)
     snib_memory_stop(NULL);
 }
 
+/* A server that is stopped and started again under its name is another one, which has neither the lock nor the connections
+ * of the one before: the hold is lost as soon as the client has reached it, also one that is not renewed. */
+static void started_again(void **state)
+{
+    snib_memory *server;
+    snib_lock_options options;
+    (void)state;
+    assert_int_equal(snib_memory_start("again", &server, NULL), SNIB_OK);
+    snib_client *client = client_of(server);
+    snib_lock_options_init(&options, sizeof options);
+    options.lease_ms = LEASE_MS * 10;
+    snib_lock *lock = must_lock_with(client, SNIB_MUTEX, "name", &options);
+    snib_hold *hold = must_acquire(lock, 0);
+    snib_memory_stop(server);
+    assert_int_equal(snib_memory_start("again", &server, NULL), SNIB_OK);
+    AWAIT(snib_hold_check(hold, NULL) == SNIB_LOST, SOON_MS);
+    snib_client *other = client_of(server);
+    must_release(must_acquire(must_lock(other, "name"), SOON_MS));
+    snib_hold_free(hold);
+    snib_client_free(other);
+    snib_client_free(client);
+    snib_memory_stop(server);
+}
+
 /* Two programs with one name have two servers: a child does not see its parent's, and has its own. */
 static void programs(void **state)
 {
@@ -616,6 +640,36 @@ static void many_permits(void **state)
     snib_client_free(client);
 }
 
+/* The longest commands of all: the most permits that one hold may have, and as many members of multi locks as one renewal
+ * has. */
+static void longest_commands(void **state)
+{
+    enum { PERMITS = 1000, LOCKS = 4, MEMBERS = 100 };
+    snib_memory *server = *state;
+    snib_client *client = client_of(server);
+    snib_lock *permits = must_lock_kind(client, SNIB_PERMITS, "permits");
+    snib_hold *holds[LOCKS + 1];
+    must_count(SNIB_PERMITS, permits, SNIB_COUNT_INIT, PERMITS);
+    EXPECT(snib_permits_acquire(permits, PERMITS, SOON_MS, &holds[LOCKS], err), SNIB_OK);
+    for (int i = 0; i < LOCKS; i++) {
+        snib_lock *members[MEMBERS], *lock;
+        for (int k = 0; k < MEMBERS; k++) {
+            char name[32];
+            snprintf(name, sizeof name, "%d of %d", k, i);
+            members[k] = must_lock(client, name);
+        }
+        EXPECT(snib_multi_new(members, MEMBERS, NULL, &lock, err), SNIB_OK);
+        holds[i] = must_acquire(lock, 0);
+    }
+    advance_by_thirds(holds[0], 1);
+    for (int i = 0; i <= LOCKS; i++) {
+        AWAIT(snib_hold_remaining_ms(holds[i]) > LEASE_MS * 2 / 3, SOON_MS);
+        must_release(holds[i]);
+    }
+    assert_int_equal(must_stats(client).reconnects, 0);
+    snib_client_free(client);
+}
+
 /* More names than fit into one reply, and in one step. */
 static void many_names(void **state)
 {
@@ -744,6 +798,7 @@ int main(void)
 #define ON_SERVER(test) cmocka_unit_test_setup_teardown(test, world_new, world_free)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names),
+        cmocka_unit_test(started_again),
         cmocka_unit_test(programs),
         cmocka_unit_test(inherited),
         cmocka_unit_test(containers),
@@ -760,6 +815,7 @@ int main(void)
         ON_SERVER(server_refuses),
         ON_SERVER(bad_faults),
         ON_SERVER(many_permits),
+        ON_SERVER(longest_commands),
         ON_SERVER(many_names),
         ON_SERVER(key_ends),
         cmocka_unit_test(refused_briefly),
