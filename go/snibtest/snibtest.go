@@ -40,8 +40,8 @@ import (
 	"github.com/snib-lock/snib/go/internal/clock"
 )
 
-// Server is a memory server. Its methods may be called from any goroutine; those that cause faults panic if the
-// server cannot do what is asked, because the test is wrong then.
+// Server is a memory server. Its methods may be called from any goroutine; those that cause faults, and Has,
+// panic if the server cannot do what is asked, because the test is wrong then.
 type Server struct {
 	mutex  sync.Mutex
 	handle *C.snib_memory // nil: stopped
@@ -76,6 +76,10 @@ func New(name string) (*Server, error) {
 }
 
 func told(err *C.snib_error) error { return errors.New("snibtest: " + C.GoString(&err.text[0])) }
+
+func (s *Server) stopped() error {
+	return errors.New("snibtest: the memory server " + s.url + " is stopped")
+}
 
 func noNUL(texts ...string) error {
 	if strings.ContainsRune(strings.Join(texts, ""), 0) {
@@ -113,7 +117,7 @@ func (s *Server) Fault(name, argument string) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if s.handle == nil {
-		return errors.New("snibtest: the memory server " + s.url + " is stopped")
+		return s.stopped()
 	}
 	givenName, freeName := text(name)
 	defer freeName()
@@ -187,14 +191,17 @@ func (s *Server) Failover() { s.must("failover", "") }
 // Heal ends all faults that last.
 func (s *Server) Heal() { s.must("heal", "") }
 
-// Has reports whether the server has this key.
+// Has reports whether the server has this key. It panics if the server is stopped.
 func (s *Server) Has(key string) bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.handle == nil {
+		panic(s.stopped())
+	}
 	if noNUL(key) != nil { // a text of C would end there
 		return false
 	}
 	given := C.CString(key)
 	defer C.free(unsafe.Pointer(given))
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	return s.handle != nil && C.snib_memory_has(s.handle, given) != 0
+	return C.snib_memory_has(s.handle, given) != 0
 }

@@ -133,6 +133,14 @@ func TestNoServer(t *testing.T) {
 	if err := server.Fault("stall", ""); err == nil {
 		t.Error("a stopped server has faults")
 	}
+	func() {
+		defer func() {
+			if wrong, _ := recover().(error); wrong == nil || !strings.Contains(wrong.Error(), "is stopped") {
+				t.Error("a stopped server says what it has:", wrong)
+			}
+		}()
+		server.Has("name")
+	}()
 	for _, bad := range []string{"a/b", "twice\x00"} {
 		if _, err := snibtest.New(bad); err == nil {
 			t.Errorf("the name %q is taken", bad)

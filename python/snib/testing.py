@@ -82,10 +82,14 @@ os.register_at_fork(
 )
 
 
+def _made(error: _Error) -> Exception:
+    return _errors.make(error.code, error.text.decode("utf-8", "replace"), error.os_error)
+
+
 def _call(function: Any, *arguments: object) -> None:
     error = _Error()
     if function(*arguments, ctypes.byref(error)) != 0:
-        raise _errors.make(error.code, error.text.decode("utf-8", "replace"), error.os_error)
+        raise _made(error)
 
 
 def _text(value: str, what: str) -> bytes:
@@ -155,13 +159,17 @@ class Server:
             raise _errors.make(-1, "the clock can be moved by 0 to 31536000 seconds")
         ms = math.ceil(seconds * 1000)
         moved = 0  # an interrupted step may move the clients alone, but never the servers alone
+        error = _Error()
+        reference = ctypes.byref(error)
         with _mutex:
             try:
                 _lib.snib_memory_stand()  # until both have moved, no server answers
                 _core.advance_clock(ms)
                 moved = ms
-            finally:
-                _call(_lib.snib_memory_advance, moved)
+            finally:  # called from here: a signal's handler could raise at the start of a function in Python
+                code = _lib.snib_memory_advance(moved, reference)
+        if code != 0:
+            raise _made(error)
 
     def fault(self, name: str, argument: str | None = None) -> None:
         """Cause a fault by its name, as snib_memory_fault() in snib_testing.h describes it."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
+import itertools
 import os
 import subprocess
 import sys
@@ -15,6 +17,7 @@ import pytest
 import snib
 import snib.aio
 from support import eventually
+from test_interrupts import Interrupt, Interrupted
 
 testing = pytest.importorskip("snib.testing", reason="built without Lua")
 
@@ -104,6 +107,18 @@ def test_an_interrupted_step_of_the_clock(
         assert memory.has("name")
         user.ping()  # the server answers again
         hold.check()
+
+
+def test_an_interrupt_at_any_step_leaves_no_server_standing(memory: snib.testing.Server, user: snib.Client) -> None:
+    for n in itertools.count():
+        with Interrupted(sys.maxsize, False):  # in some Pythons a function has steps only when it is traced again
+            memory.advance(0)
+        with Interrupted(n, False) as interrupted, contextlib.suppress(Interrupt):
+            memory.advance(0.001)
+        user.ping()
+        if not interrupted.fired:
+            break
+    assert n > 5
 
 
 def test_a_lost_reply(memory: snib.testing.Server, user: snib.Client) -> None:
