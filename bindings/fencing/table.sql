@@ -1,5 +1,5 @@
 CREATE TABLE IF NOT EXISTS snib_fence (
-    name VARCHAR(512) PRIMARY KEY,
-    token BIGINT NOT NULL,
+    name VARCHAR(512) NOT NULL PRIMARY KEY,
+    token BIGINT NOT NULL CHECK (token > 0),
     owner VARCHAR(128) NOT NULL
 )

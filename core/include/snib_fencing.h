@@ -10,6 +10,9 @@
  * Accept the token in the transaction that makes the change, before the change; roll back if it is stale:
  * the row stays locked until the transaction ends, so no older hold can slip in.  Parameters are the name of
  * the protected resource, the token and the owner, in this order.
+ *
+ * snib_hold_token() is 0 for a hold without a token, and negative for an error.  The table refuses both, but not
+ * one that an earlier version has made: compare with 0 before.
  */
 #ifndef SNIB_FENCING_H
 #define SNIB_FENCING_H
@@ -18,8 +21,8 @@
  * protected. */
 #define SNIB_FENCE_TABLE \
     "CREATE TABLE IF NOT EXISTS snib_fence (\n" \
-    "    name VARCHAR(512) PRIMARY KEY,\n" \
-    "    token BIGINT NOT NULL,\n" \
+    "    name VARCHAR(512) NOT NULL PRIMARY KEY,\n" \
+    "    token BIGINT NOT NULL CHECK (token > 0),\n" \
     "    owner VARCHAR(128) NOT NULL\n" \
     ")\n"
 
@@ -41,8 +44,8 @@
 /* SNIB_FENCE_TABLE_MYSQL is the table of MariaDB, and of MySQL, where it is not tested. */
 #define SNIB_FENCE_TABLE_MYSQL \
     "CREATE TABLE IF NOT EXISTS snib_fence (\n" \
-    "    name VARBINARY(512) PRIMARY KEY,\n" \
-    "    token BIGINT NOT NULL,\n" \
+    "    name VARBINARY(512) NOT NULL PRIMARY KEY,\n" \
+    "    token BIGINT NOT NULL CHECK (token > 0),\n" \
     "    owner VARBINARY(128) NOT NULL\n" \
     ") ENGINE=InnoDB\n"
 

@@ -8,8 +8,8 @@ package fencing
 const (
 	// SQLTable makes the table of PostgreSQL and SQLite, one row for each thing that is protected.
 	SQLTable = `CREATE TABLE IF NOT EXISTS snib_fence (
-    name VARCHAR(512) PRIMARY KEY,
-    token BIGINT NOT NULL,
+    name VARCHAR(512) NOT NULL PRIMARY KEY,
+    token BIGINT NOT NULL CHECK (token > 0),
     owner VARCHAR(128) NOT NULL
 )`
 	// SQLAccept changes one row if the token is accepted and none if it is stale; PostgreSQL and SQLite.
@@ -19,8 +19,8 @@ WHERE snib_fence.token < excluded.token
    OR (snib_fence.token = excluded.token AND snib_fence.owner = excluded.owner)`
 	// MySQLTable is the table of MariaDB, and of MySQL, where it is not tested.
 	MySQLTable = `CREATE TABLE IF NOT EXISTS snib_fence (
-    name VARBINARY(512) PRIMARY KEY,
-    token BIGINT NOT NULL,
+    name VARBINARY(512) NOT NULL PRIMARY KEY,
+    token BIGINT NOT NULL CHECK (token > 0),
     owner VARBINARY(128) NOT NULL
 ) ENGINE=InnoDB`
 	// MySQLNote records the token if it is not stale; MySQLVerify must follow.

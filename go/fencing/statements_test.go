@@ -25,7 +25,10 @@ database = sqlite3.connect(":memory:")
 database.execute(given["table"])
 database.execute(given["table"])
 for step in given["steps"]:
-    print(database.execute(given["accept"], dict(zip("123", step))).rowcount)
+    try:
+        print(database.execute(given["accept"], dict(zip("123", step))).rowcount)
+    except sqlite3.IntegrityError:
+        print("refused")
 `
 
 func TestSQL(t *testing.T) {
@@ -37,6 +40,9 @@ func TestSQL(t *testing.T) {
 	for _, step := range steps {
 		rows = append(rows, []any{"orders", step.token, step.owner})
 	}
+	// A program may run the statement without a check of its own: no token is 0 or less, and NULL is a new row each time.
+	wrong := [][]any{{"fresh", 0, "a"}, {"fresh", -1, "a"}, {"orders", -1, "b"}, {nil, 7, "a"}, {"fresh", nil, "a"}}
+	rows = append(rows, wrong...)
 	given, _ := json.Marshal(map[string]any{"table": fencing.SQLTable, "accept": fencing.SQLAccept, "steps": rows})
 	command := exec.Command(python, "-c", sqlProgram)
 	command.Stdin = strings.NewReader(string(given))
@@ -46,12 +52,17 @@ func TestSQL(t *testing.T) {
 		t.Fatal(err)
 	}
 	affected := strings.Fields(string(out))
-	if len(affected) != len(steps) {
-		t.Fatalf("%d answers to %d steps", len(affected), len(steps))
+	if len(affected) != len(rows) {
+		t.Fatalf("%d answers to %d steps", len(affected), len(rows))
 	}
 	for i, step := range steps {
 		if step.accept != (affected[i] == "1") {
 			t.Errorf("step %d: %+v: %s rows", i, step, affected[i])
+		}
+	}
+	for i, row := range wrong {
+		if answer := affected[len(steps)+i]; answer != "refused" {
+			t.Errorf("%v: %s", row, answer)
 		}
 	}
 }

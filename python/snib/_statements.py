@@ -7,8 +7,8 @@ Parameters are :name, :token and :owner.
 # SQL_TABLE makes the table of PostgreSQL and SQLite, one row for each thing that is protected.
 SQL_TABLE = """\
 CREATE TABLE IF NOT EXISTS snib_fence (
-    name VARCHAR(512) PRIMARY KEY,
-    token BIGINT NOT NULL,
+    name VARCHAR(512) NOT NULL PRIMARY KEY,
+    token BIGINT NOT NULL CHECK (token > 0),
     owner VARCHAR(128) NOT NULL
 )
 """
@@ -25,8 +25,8 @@ WHERE snib_fence.token < excluded.token
 # SQL_TABLE_MYSQL is the table of MariaDB, and of MySQL, where it is not tested.
 SQL_TABLE_MYSQL = """\
 CREATE TABLE IF NOT EXISTS snib_fence (
-    name VARBINARY(512) PRIMARY KEY,
-    token BIGINT NOT NULL,
+    name VARBINARY(512) NOT NULL PRIMARY KEY,
+    token BIGINT NOT NULL CHECK (token > 0),
     owner VARBINARY(128) NOT NULL
 ) ENGINE=InnoDB
 """

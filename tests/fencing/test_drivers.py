@@ -217,6 +217,34 @@ def test_a_pipeline_is_refused(postgres: Postgres) -> None:
             fencing.sql_check(database, "piped", 1, "b")
 
 
+# No hold has such a token: 0 is of a lock without tokens, and a negative number is an error's.
+WRONG = [("fresh", 0, "a"), ("fresh", -1, "a"), ("wrong", -1, "b"), (None, 7, "a"), ("fresh", None, "a")]
+
+
+@pytest.mark.parametrize("way", ["sqlite3", "psycopg", "pymysql"])
+def test_the_table_refuses_what_no_hold_has(
+    way: str, postgres: Postgres, mariadb: MariaDB, tmp_path: Path
+) -> None:
+    """In Java and C a program runs the statements itself."""
+    statement = fencing.SQL_NOTE_MYSQL if way == "pymysql" else fencing.SQL_ACCEPT
+    if way != "sqlite3":
+        statement = fencing._pyformat(statement)
+    refusals = (sqlite3.IntegrityError, psycopg.IntegrityError, pymysql.IntegrityError, pymysql.OperationalError)
+    with WAYS[way](tmp_path / "database", postgres, mariadb) as transaction:
+        with transaction() as connection:
+            connection.cursor().execute("DROP TABLE IF EXISTS snib_fence")
+            fencing.sql_create(connection)
+            fencing.sql_check(connection, "wrong", 1, "a")
+        for name, token, owner in WRONG:
+            with pytest.raises(refusals), transaction() as connection:
+                connection.cursor().execute(statement, {"name": name, "token": token, "owner": owner})
+        with transaction() as connection:
+            cursor = connection.cursor()
+            cursor.execute("SELECT token, owner FROM snib_fence")
+            assert len(cursor.fetchall()) == 1
+        assert accepts(transaction, "wrong", 1, "a")
+
+
 def test_unknown_connections_and_dialects() -> None:
     class Dialect:
         name = "oracle"
