@@ -16,6 +16,9 @@ const (
 	MySQL                         // and MariaDB; only on that one are the statements tested
 )
 
+var errNoTransaction = errors.New("fencing: AcceptSQL needs the *sql.Tx that makes the change: a *sql.DB would end the " +
+	"check before it")
+
 // Querier is what [AcceptSQL] needs from a *[sql.Tx]; a *[sql.Conn] with its own transaction also works.
 type Querier interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
@@ -38,10 +41,14 @@ func CreateSQL(ctx context.Context, db Querier, dialect Dialect) error {
 
 // AcceptSQL records a token in the table of fences, or returns [ErrStale]: then roll the transaction back. Call it
 // first in the transaction that changes what name stands for, so that check and change happen together or not at
-// all. The table and the statements are the same as in the C and Python packages.
+// all. A *[sql.DB] is refused, because it has no transaction. The table and the statements are the same as in the C and
+// Python packages.
 func AcceptSQL(ctx context.Context, tx Querier, dialect Dialect, name string, token int64, owner string) error {
 	if token <= 0 {
 		return ErrNoToken
+	}
+	if _, isPool := tx.(interface{ SetMaxOpenConns(int) }); isPool { // a *sql.DB, also as a part of another type
+		return errNoTransaction
 	}
 	switch dialect {
 	case PostgreSQL, SQLite:

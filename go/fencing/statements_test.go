@@ -2,6 +2,8 @@ package fencing_test
 
 import (
 	"bufio"
+	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -63,6 +65,15 @@ func TestSQL(t *testing.T) {
 	for i, row := range wrong {
 		if answer := affected[len(steps)+i]; answer != "refused" {
 			t.Errorf("%v: %s", row, answer)
+		}
+	}
+}
+
+func TestAPoolIsNoTransaction(t *testing.T) {
+	for _, pool := range []fencing.Querier{&sql.DB{}, struct{ *sql.DB }{&sql.DB{}}} {
+		err := fencing.AcceptSQL(context.Background(), pool, fencing.SQLite, "orders", 1, "a")
+		if err == nil || !strings.Contains(err.Error(), "needs the *sql.Tx") {
+			t.Errorf("%T: %v", pool, err)
 		}
 	}
 }

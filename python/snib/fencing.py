@@ -224,6 +224,24 @@ def _of(connection: Any) -> tuple[str, Execute]:
     return dialect or connection.vendor, execute
 
 
+def _is_over(connection: Any) -> bool:
+    """Whether the last statement was a transaction of its own, as far as the library says."""
+    library = _library(connection)
+    if library == "django":
+        return not connection.in_atomic_block and bool(connection.get_autocommit())
+    if library == "sqlalchemy":
+        pooled = (connection.connection() if hasattr(connection, "get_bind") else connection).connection
+        connection = getattr(pooled, "dbapi_connection", None)
+        library = type(connection).__module__.partition(".")[0]
+    if library == "sqlite3":
+        return not connection.in_transaction
+    if library in ("psycopg", "psycopg2"):
+        return bool(connection.info.transaction_status == 0)  # idle
+    if library == "pymysql":
+        return bool(connection.server_status & 3 == 2)  # it commits by itself, and is in no transaction
+    return False
+
+
 def sql_create(connection: Any) -> None:
     """Create the table snib_fence, unless it exists.  connection: as for sql_check()."""
     dialect, execute = _of(connection)
@@ -234,8 +252,9 @@ def sql_check(connection: Any, name: str, token: int, owner: str) -> None:
     """Record a token in the table snib_fence, or raise StaleToken; then roll the transaction back.
 
     Call it first in the transaction that changes what `name` stands for: check and change then happen
-    together or not at all, and the row stays locked until the transaction ends.  Outside a
-    transaction it protects nothing.
+    together or not at all, and the row stays locked until the transaction ends.  Outside of a
+    transaction it would protect nothing: then it raises snib.InvalidArgument, if the library says so
+    (not mysqlclient and mysql.connector).
 
     connection  to SQLite, PostgreSQL or MariaDB, by sqlite3, psycopg (3 or 2; not in a pipeline),
                 PyMySQL, mysqlclient or mysql.connector; a Connection or Session of SQLAlchemy; Django's
@@ -259,6 +278,11 @@ def sql_check(connection: Any, name: str, token: int, owner: str) -> None:
         accepted = execute(SQL_VERIFY_MYSQL, values).fetchone() is not None
     else:
         raise NotSupported(f"fencing tokens are not supported for {dialect}")
+    if _is_over(connection):
+        raise InvalidArgument(
+            "the connection is in no transaction, so the check was over before the change: begin one first, with "
+            "Django transaction.atomic()"
+        )
     if not accepted:
         raise _stale(token, repr(name))
 

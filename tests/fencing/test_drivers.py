@@ -217,6 +217,59 @@ def test_a_pipeline_is_refused(postgres: Postgres) -> None:
             fencing.sql_check(database, "piped", 1, "b")
 
 
+@contextlib.contextmanager
+def without(way: str, path: Path, postgres: Postgres, mariadb: MariaDB) -> Iterator[Any]:
+    """A connection that commits each statement by itself."""
+    library, _, where = way.partition(", ")
+    urls = {
+        "sqlite": f"sqlite:///{path}",
+        "postgres": postgres.url.replace("postgresql:", "postgresql+psycopg:"),
+        "mariadb": f"mysql+pymysql://root@/snib?unix_socket={mariadb.socket}",
+    }
+    if library.startswith("sqlalchemy"):
+        engine = sqlalchemy.create_engine(urls[where], isolation_level="AUTOCOMMIT")
+        with sqlalchemy.orm.Session(engine) if "session" in library else engine.connect() as it:
+            yield it
+        engine.dispose()
+    elif library == "django":
+        yield django.db.connections[{"sqlite": "default"}.get(where, where)]
+    else:
+        opened: dict[str, Callable[[], Any]] = {
+            "sqlite3": lambda: sqlite3.connect(path, isolation_level=None),
+            "psycopg": lambda: psycopg.connect(postgres.url, autocommit=True),
+            "pymysql": lambda: pymysql.connect(
+                unix_socket=str(mariadb.socket), user="root", database="snib", autocommit=True
+            ),
+        }
+        with contextlib.closing(opened[library]()) as connection:
+            yield connection
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_check_without_a_transaction_is_refused(
+    way: str, postgres: Postgres, mariadb: MariaDB, django_databases: None, tmp_path: Path
+) -> None:
+    """It would be over before the change, and a newer hold could come between."""
+    with without(way, tmp_path / "database", postgres, mariadb) as connection:
+        fencing.sql_create(connection)
+        for token, owner in [(5, "a"), (4, "b")]:
+            with pytest.raises(fencing.InvalidArgument, match="in no transaction"):
+                fencing.sql_check(connection, f"without {way}", token, owner)
+
+
+@pytest.mark.parametrize("way", ["sqlite3", "psycopg", "pymysql"])
+def test_a_transaction_that_the_program_begins_by_hand(
+    way: str, postgres: Postgres, mariadb: MariaDB, tmp_path: Path
+) -> None:
+    with without(way, tmp_path / "database", postgres, mariadb) as connection:
+        fencing.sql_create(connection)
+        for statement in ("BEGIN", None, "COMMIT"):
+            if statement:
+                connection.cursor().execute(statement)
+            else:
+                fencing.sql_check(connection, f"by hand {way}", 1, "a")
+
+
 # No hold has such a token: 0 is of a lock without tokens, and a negative number is an error's.
 WRONG = [("fresh", 0, "a"), ("fresh", -1, "a"), ("wrong", -1, "b"), (None, 7, "a"), ("fresh", None, "a")]
 

@@ -241,6 +241,28 @@ def test_sql_check_and_change_are_one(tmp_path: Path) -> None:
     database.close()
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"isolation_level": None},
+        pytest.param(
+            {"autocommit": True}, marks=pytest.mark.skipif(sys.version_info < (3, 12), reason="sqlite3 of Python 3.12")
+        ),
+    ],
+)
+def test_sql_wants_a_transaction(tmp_path: Path, options: dict[str, object]) -> None:
+    """Without one the check is over before the change, and a newer hold may come between."""
+    database = sqlite3.connect(tmp_path / "orders", **options)  # type: ignore[call-overload]
+    fencing.sql_create(database)
+    for token in (2, 1):
+        with pytest.raises(snib.InvalidArgument, match="in no transaction"):
+            fencing.sql_check(database, "stock", token, "a")
+    database.execute("BEGIN")
+    fencing.sql_check(database, "stock", 3, "a")
+    database.execute("COMMIT")
+    database.close()
+
+
 def test_sql_wants_a_connection_that_it_knows() -> None:
     for other in [None, object(), "sqlite3", sqlite3.connect]:
         with pytest.raises(TypeError, match="is not a connection of sqlite3"):
