@@ -64,15 +64,17 @@ static void cut_password(char *url)
 }
 
 /* Set COMMAND's variables in place of inherited ones, and remove passwords.  Returns 0 or errno. */
-static int set_environment(const struct cli *cli, int64_t token)
+static int set_environment(const struct cli *cli, const struct guard_message *exec)
 {
-    char text[24];
+    char token[24];
     char *names = cli_names(cli, "\n");
     int told = setenv("SNIB_LOCK", names, 1);
     free(names);
-    snprintf(text, sizeof text, "%" PRId64, token);
-    if (told != 0 || unsetenv("SNIB_TOKEN") != 0 ||
-        (token > 0 && setenv("SNIB_TOKEN", text, 1) != 0))
+    snprintf(token, sizeof token, "%" PRId64, exec->token);
+    if (told != 0 || unsetenv("SNIB_TOKEN") != 0 || unsetenv("SNIB_OWNER") != 0)
+        return errno;
+    if (exec->token > 0 &&
+        (setenv("SNIB_TOKEN", token, 1) != 0 || setenv("SNIB_OWNER", exec->owner, 1) != 0))
         return errno;
     const char *url = getenv("SNIB_URL");
     if (cli->keeps_password)
@@ -91,7 +93,7 @@ static int set_environment(const struct cli *cli, int64_t token)
 
 int command_exec(const struct cli *cli, const struct guard_message *exec, const sigset_t *mask)
 {
-    int error = set_environment(cli, exec->token);
+    int error = set_environment(cli, exec);
     if (error)
         return error;
     if (cli_now_ns() >= exec->deadline_ns)

@@ -46,6 +46,7 @@ struct guard_message {
     int64_t token;
     int64_t continued;   /* GUARD_STOPPED: how often snib had asked to continue it before */
     int64_t deadline_ns; /* on CLOCK_BOOTTIME; INT64_MAX: none */
+    char owner[128];     /* GUARD_EXEC, with a token */
 };
 
 struct guard {

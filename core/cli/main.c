@@ -66,7 +66,7 @@ static const char help[] =
     "A NAME that begins with - follows --: snib info -- -x; snib run -- -x -- COMMAND\n"
     "\n"
     "  --fenced        SNIB_TOKEN in COMMAND's environment: a number greater than any earlier\n"
-    "                  holder's; for a mutex, --fair and --write\n"
+    "                  holder's, and SNIB_OWNER; for a mutex, --fair and --write\n"
     "  --wait TIME     wait this long: 10s, 1.5s, 500ms, 1h30m; 0 tries once; default: no limit\n"
     "  --busy-code N   exit with N instead of 121 and 122 if the lock is not free in time\n"
     "  --lease TIME    if snib or its machine dies, the lock is free after this time;\n"

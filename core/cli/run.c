@@ -213,6 +213,8 @@ static int64_t tell_held(struct run *run, enum guard_word word)
         .deadline_ns = left_ms == INT64_MAX ? INT64_MAX : now + (left_ms + 1) * MS_NS};
     if (left_ms <= 0) /* an event will say so */
         return 0;
+    if (word == GUARD_EXEC && token > 0)
+        snib_hold_owner(run->take.hold, message.owner, NULL);
     guard_tell(&run->guard, &message);
     return left_ms;
 }

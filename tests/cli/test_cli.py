@@ -39,10 +39,18 @@ class Cli(CommandCase):
         self.assertFree("a")
 
     def test_environment(self):
-        script = 'echo "$SNIB_LOCK/${SNIB_TOKEN-none}/$OTHER"'
+        script = 'echo "$SNIB_LOCK/${SNIB_TOKEN-none}/${SNIB_OWNER-none}/$OTHER"'
         done = self.snib("run", "{t}a b", "--", "sh", "-c", script,
-                         env={"SNIB_LOCK": "old", "SNIB_TOKEN": "old", "OTHER": "kept"})
-        self.assertEqual(done.stdout, "{t}a b/none/kept\n")
+                         env={"SNIB_LOCK": "old", "SNIB_TOKEN": "old", "SNIB_OWNER": "old", "OTHER": "kept"})
+        self.assertEqual(done.stdout, "{t}a b/none/none/kept\n")
+        for options in (["--fenced"], ["--fenced", "--fair"], ["--fenced", "--write"]):
+            self.server("FLUSHALL")
+            holder = self.start("run", "a", *options, "--", "sh", "-c", script + "; exec sleep 60")
+            _, token, owner, _ = holder.stdout.readline().split("/")
+            self.assertGreater(int(token), 0)
+            self.assertIn(owner, [field.removesuffix(":write") for field in self.server("HKEYS", "a")])
+            holder.terminate()
+            self.end(holder)
 
     def test_lease_is_renewed(self):
         process = self.hold("a", "--lease", LEASE)
