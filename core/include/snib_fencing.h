@@ -8,8 +8,10 @@
  * every language, so holders in C, Python, Go and Java can protect the same row.
  *
  * Accept the token in the transaction that makes the change, before the change; roll back if it is stale:
- * the row stays locked until the transaction ends, so no older hold can slip in.  Parameters are the name of
- * the protected resource, the token and the owner, in this order.
+ * the row stays locked until the transaction ends, so no older hold can slip in.  A new hold shows its token before
+ * it reads what its writes depend on, too: until then the resource still accepts the hold before it.
+ *
+ * Parameters are the name of the protected resource, the token and the owner, in this order.
  *
  * snib_hold_token() is 0 for a hold without a token, and negative for an error.  The table refuses both, but not
  * one that an earlier version has made: compare with 0 before.
@@ -85,7 +87,7 @@
 
 /* SNIB_FENCE_REDIS_ACCEPT returns 1 if the token is accepted and 0 if it is stale. KEYS[1] is the
  * fence, ARGV[1] the token, ARGV[2] the owner; with KEYS[2] it also sets that key to ARGV[3], in
- * one step. */
+ * one step. The fence has no TTL: its Redis needs noeviction, and data that survive. */
 #define SNIB_FENCE_REDIS_ACCEPT \
     "-- Whether a request with this token of this owner may pass; if so, the hash notes it.  Lua's\n" \
     "-- numbers are exact to 2^53 only, so tokens are compared as decimal digits: the longer is the greater.\n" \

@@ -7,6 +7,9 @@
 //	hold, err := client.Fenced("orders").Lock(ctx)
 //	err = fence.Accept(hold.Token(), hold.Owner()) // where the orders are
 //
+// A new hold shows its token before it reads what its writes depend on, too: until then the resource still accepts the
+// hold before it, whose late write would change what has been read.
+//
 // [Fence] does this in the memory of a service, [AcceptSQL] in a database, [RedisAccept] in Redis. Tables, hashes and
 // statements are the same as in the C and Python packages, so holders in all languages can protect the same row.
 // The package does not depend on the lock's client.

@@ -3,8 +3,8 @@
 package fencing
 
 // Parameters are the name of the protected resource, the token and the owner, in this order. Accept the token
-// in the transaction that makes the change, before the change: the row stays locked until the transaction
-// ends, so no older hold can slip in. [AcceptSQL] does this.
+// in the transaction that makes the change, before the change and before reading what it depends on: the row stays
+// locked until the transaction ends, so no older hold can slip in. [AcceptSQL] does this.
 const (
 	// SQLTable makes the table of PostgreSQL and SQLite, one row for each thing that is protected.
 	SQLTable = `CREATE TABLE IF NOT EXISTS snib_fence (
@@ -50,7 +50,8 @@ local function fence_passes(fence, token, owner)
     return true
 end`
 	// RedisAccept returns 1 if the token is accepted and 0 if it is stale. KEYS[1] is the fence, ARGV[1] the
-	// token, ARGV[2] the owner; with KEYS[2] it also sets that key to ARGV[3], in one step.
+	// token, ARGV[2] the owner; with KEYS[2] it also sets that key to ARGV[3], in one step. The fence has no TTL:
+	// its Redis needs noeviction, and data that survive.
 	RedisAccept = `-- Whether a request with this token of this owner may pass; if so, the hash notes it.  Lua's
 -- numbers are exact to 2^53 only, so tokens are compared as decimal digits: the longer is the greater.
 local function fence_passes(fence, token, owner)

@@ -68,7 +68,7 @@ end
 
 # REDIS_ACCEPT returns 1 if the token is accepted and 0 if it is stale. KEYS[1] is the fence,
 # ARGV[1] the token, ARGV[2] the owner; with KEYS[2] it also sets that key to ARGV[3], in one
-# step.
+# step. The fence has no TTL: its Redis needs noeviction, and data that survive.
 REDIS_ACCEPT = """\
 -- Whether a request with this token of this owner may pass; if so, the hash notes it.  Lua's
 -- numbers are exact to 2^53 only, so tokens are compared as decimal digits: the longer is the greater.

@@ -19,6 +19,9 @@ and where the order arrives, one of
 
 All raise StaleToken for an outdated token.  Equal tokens pass only for the same owner, so one hold
 may write many times.  Tokens are compared as integers below 2**63.
+
+A new hold shows its token before it reads what its writes depend on, too: until then the resource
+still accepts the hold before it, whose late write would change what has been read.
 """
 
 from __future__ import annotations
@@ -310,6 +313,9 @@ def _accepted(answer: Any) -> bool:
 def redis_check(redis: Evaluates, fence: str, token: int, owner: str) -> None:
     """Record a token in the hash `fence`, or raise StaleToken.
 
+    The hash has no TTL: if the server evicts it, or loses it at a restart or a failover, stale tokens
+    pass.  So that Redis needs the policy noeviction, and data that survive.
+
     A newer holder may get ahead of later, separate commands; see redis_set() and REDIS_FUNCTION.
     With a client whose eval() is awaitable, call the script directly: `await
     redis.eval(REDIS_ACCEPT, 1, fence, token, owner)` returns 1, or 0 for a stale token.
@@ -330,6 +336,8 @@ def redis_set(
     fence: str | None = None,
 ) -> None:
     """Check the token and set a key in one step, or raise StaleToken.
+
+    What the Redis needs is as for redis_check().
 
     fence  the hash that records tokens; None: `key` with the suffix ":fence".  In a cluster both
            must be in one slot, so the key then needs a hash tag, as in "{order:7}".

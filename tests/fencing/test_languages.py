@@ -133,6 +133,24 @@ def test_a_stale_token_is_refused_by_all(world: World, late: str) -> None:
         assert world.number() == before + 2 + len(peers)
 
 
+def test_a_token_that_is_shown_at_the_read(world: World) -> None:
+    """From then on nothing changes what has been read: the write of the holder before it, which was slow, is refused."""
+    peers = list(world.peers.values())
+    for late, newer in zip(peers, peers[1:] + peers[:1]):
+        slow = late.ask("lock")  # it reads, computes, and stands still
+        world.admin.delete("row")
+        fresh = newer.ask("lock")
+        token, owner = fresh.split()
+        with world.database.transaction():
+            fencing.sql_check(world.database, "stock", int(token), owner)
+            number = world.number()
+        assert late.ask("write", slow) == "stale"
+        assert world.number() == number
+        assert newer.ask("write", fresh) == "ok"
+        assert newer.ask("unlock") == "ok"
+        assert late.ask("unlock") == "lost"
+
+
 def test_no_update_is_lost(world: World) -> None:
     rounds = 50
     before = world.number()
