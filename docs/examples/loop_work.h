@@ -15,7 +15,7 @@ enum { ACQUIRE = 1, RELEASE = 2, DELETE = 3, TICK_MS = 20 };
 static snib_client *client;
 static snib_queue *queue;
 static snib_lock *lock;
-static snib_hold *hold; /* NULL: no work may be done */
+static snib_hold *hold; /* NULL, or snib_hold_check() fails: no work may be done */
 static int ticks;
 static bool deleted, finished;
 
@@ -25,6 +25,12 @@ static void must(int code, const snib_error *err)
         return;
     fprintf(stderr, "%s\n", err->text);
     exit(1);
+}
+
+static void work_ask(void)
+{
+    snib_error err;
+    must(snib_lock_acquire_submit(lock, 0, -1, queue, ACQUIRE, NULL, &err), &err);
 }
 
 /* Start asking for the lock; returns the descriptor to poll. */
@@ -37,7 +43,7 @@ static int work_begin(void)
     must(snib_client_open(NULL, &options, &client, &err), &err);
     must(snib_lock_new(client, SNIB_MUTEX, "loop", 4, NULL, &lock, &err), &err);
     must(snib_queue_new(client, &queue, &err), &err);
-    must(snib_lock_acquire_submit(lock, 0, -1, queue, ACQUIRE, NULL, &err), &err);
+    work_ask();
     int fd = snib_queue_fd(queue, &err);
     must(fd, &err);
     return fd;
@@ -46,27 +52,29 @@ static int work_begin(void)
 static void work_tick(void)
 {
     snib_error err;
-    if (!hold)
-        return;
+    if (!hold || snib_hold_check(hold, &err) != SNIB_OK)
+        return; /* the event of the loss is still to come */
     ticks++;
     if (!deleted && ticks == 5) {
         must(snib_lock_force_release_submit(lock, queue, DELETE, NULL, &err), &err);
     } else if (deleted) {
-        must(snib_hold_release_submit(hold, queue, RELEASE, NULL, &err), &err);
+        int code = snib_hold_release_submit(hold, queue, RELEASE, NULL, &err);
+        must(code, &err);
         snib_hold_free(hold);
         hold = NULL;
+        if (code != SNIB_OK) /* SNIB_LOST, just now: this is the result, and no event follows */
+            work_ask();
     }
 }
 
 static void work_event(const snib_event *event)
 {
-    snib_error err;
     if (event->kind == SNIB_EVENT_LOST) {
         printf("stopped after %d ticks: %s\n", ticks, event->text);
         deleted = deleted || event->reason == SNIB_REASON_DELETED;
         snib_hold_free(hold);
         hold = NULL;
-        must(snib_lock_acquire_submit(lock, 0, -1, queue, ACQUIRE, NULL, &err), &err);
+        work_ask();
     } else if (event->token == ACQUIRE) {
         must(event->code, &(snib_error){.text = "the lock cannot be acquired"});
         hold = event->hold;
