@@ -1,4 +1,4 @@
-// Work that ends with the program's context, or when its lock is lost.
+// Work that ends at SIGTERM, or when its lock is lost.
 package main
 
 import (
@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"time"
+	"os/signal"
+	"syscall"
 
 	snib "github.com/snib-lock/snib/go"
 )
@@ -17,20 +18,32 @@ func main() {
 	if url == "" {
 		url = "redis://127.0.0.1:6379"
 	}
-	// In a service: signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM).
-	ctx, stop := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	client, err := snib.Open(context.Background(), url)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer client.Close()
+	worked := false
 	err = client.Mutex("orders").Do(ctx, func(ctx context.Context) error {
-		<-ctx.Done() // cancelled by the caller or by the loss of the lock: context.Cause says which
+		worked = true
+		if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil { // so that there is a signal to see
+			return err
+		}
+		<-ctx.Done() // cancelled by the signal or by the loss of the lock: context.Cause says which
 		return context.Cause(ctx)
 	})
-	if errors.Is(err, snib.ErrLost) {
+	var told *snib.Error
+	switch {
+	case errors.Is(err, snib.ErrLost):
 		log.Fatal("another may have the lock: ", err)
+	case !worked:
+		log.Fatal("ended without the lock: ", err) // a service may call this a success after a signal
+	case errors.As(err, &told):
+		log.Fatal("the lock was not given back: ", err)
+	case !errors.Is(err, context.Canceled):
+		log.Fatal("the work failed: ", err)
 	}
 	fmt.Println("ended, and gave the lock back:", err)
 }
