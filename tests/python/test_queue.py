@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import select
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -231,29 +234,38 @@ def test_dropping_the_queue_leaves_nothing(server: Server, client: snib.Client) 
 
 
 class TrioLocks:
-    """All that trio needs: one watching task, and an event for each operation."""
-
     def __init__(self, client: snib.Client) -> None:
         self.queue = snib.Queue(client)
         self.waiting: dict[int, trio.Event] = {}
-        self.results: dict[int, object] = {}
+        self.results: dict[int, Any] = {}
+        self.scopes: dict[int, trio.CancelScope] = {}  # of work under a lock, by the ticket of the acquire
 
-    async def watch(self) -> None:
+    async def watch(self) -> None:  # one task, in your nursery
         while True:
             await trio.lowlevel.wait_readable(self.queue.fileno())
             for event in self.queue.drain():
-                if event.ticket in self.waiting:
+                if event.lost:
+                    if event.ticket in self.scopes:
+                        self.scopes[event.ticket].cancel()
+                elif event.ticket in self.waiting:
                     self.results[event.ticket] = event.result
                     self.waiting[event.ticket].set()
                 elif isinstance(event.result, snib.Hold):
-                    self.queue.release(event.result)  # its waiter has gone
+                    self.give_back(event.result)  # nobody waits for it any more
 
-    async def result(self, ticket: int) -> object:
+    def give_back(self, hold: snib.Hold) -> None:
+        with contextlib.suppress(snib.Error):  # it is lost already, say; the watcher, or a cancellation, goes on
+            self.queue.release(hold)
+
+    async def result(self, ticket: int) -> Any:
         self.waiting[ticket] = trio.Event()
         try:
             await self.waiting[ticket].wait()
         except trio.Cancelled:
             self.queue.cancel(ticket)
+            arrived = self.results.get(ticket)
+            if isinstance(arrived, snib.Hold):  # in the same turn, so that nobody gets it
+                self.give_back(arrived)
             raise
         finally:
             del self.waiting[ticket]
@@ -262,44 +274,99 @@ class TrioLocks:
             raise result
         return result
 
-    async def acquire(self, lock: snib.Lock) -> snib.Hold:
-        hold = await self.result(self.queue.acquire(lock))
-        assert isinstance(hold, snib.Hold)
-        return hold
+    @contextlib.asynccontextmanager
+    async def hold(self, lock: snib.Lock) -> AsyncIterator[snib.Hold]:
+        ticket = self.queue.acquire(lock)
+        with trio.CancelScope() as scope:
+            self.scopes[ticket] = scope
+            try:
+                hold = await self.result(ticket)
+                try:
+                    yield hold
+                except BaseException:
+                    self.give_back(hold)  # without waiting for the result
+                    raise
+                await self.result(self.queue.release(hold))
+            finally:
+                del self.scopes[ticket]
+        if scope.cancelled_caught:
+            hold.check()  # raises snib.Lost
 
-    async def release(self, hold: snib.Hold) -> None:
-        with trio.CancelScope(shield=True):
-            await self.result(self.queue.release(hold))
+
+def test_the_guide_shows_the_same() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guide.md").read_text()
+    assert inspect.getsource(TrioLocks) in guide
 
 
-def test_trio(server: Server, client: snib.Client) -> None:
+async def with_trio(client: snib.Client, work: Callable[[TrioLocks], Awaitable[None]]) -> None:
+    locks = TrioLocks(client)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(locks.watch)
+        try:
+            with trio.fail_after(PATIENCE):
+                await work(locks)
+        finally:
+            nursery.cancel_scope.cancel()
+    assert locks.waiting == locks.results == locks.scopes == {}
+
+
+def test_trio(client: snib.Client) -> None:
     inside = turns = 0
 
-    async def work(locks: TrioLocks) -> None:
+    async def turn(locks: TrioLocks) -> None:
         nonlocal inside, turns
         for _ in range(10):
-            hold = await locks.acquire(client.lock("trio"))
-            inside += 1
-            assert inside == 1
-            await trio.lowlevel.checkpoint()
-            turns += 1
-            inside -= 1
-            await locks.release(hold)
+            async with locks.hold(client.lock("trio")):
+                inside += 1
+                assert inside == 1
+                await trio.lowlevel.checkpoint()
+                turns += 1
+                inside -= 1
 
-    async def main() -> None:
-        locks = TrioLocks(client)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(locks.watch)
-            async with trio.open_nursery() as workers:
-                for _ in range(10):
-                    workers.start_soon(work, locks)
-            hold = await locks.acquire(client.lock("trio"))
+    async def work(locks: TrioLocks) -> None:
+        async with trio.open_nursery() as workers:
+            for _ in range(10):
+                workers.start_soon(turn, locks)
+        async with locks.hold(client.lock("trio")):
             with trio.move_on_after(0.05) as scope:
-                await locks.acquire(client.lock("trio"))
+                async with locks.hold(client.lock("trio")):
+                    pytest.fail("two have it")
             assert scope.cancelled_caught
-            await locks.release(hold)
-            nursery.cancel_scope.cancel()
 
-    trio.run(main)
+    trio.run(with_trio, client, work)
     assert turns == 100
     assert client.stats().waiting == 0
+
+
+def test_trio_cancels_work_whose_lock_is_lost(server: Server) -> None:
+    async def work(locks: TrioLocks) -> None:
+        async with locks.hold(client.lock("kept")) as kept:
+            with pytest.raises(snib.Lost) as told:
+                async with locks.hold(client.lock("lost")) as hold:
+                    client.lock("lost").force_release()
+                    await trio.sleep_forever()
+            assert (told.value.name, told.value.reason) == ("lost", "deleted")
+            with pytest.raises(snib.Lost):  # no step at which the work could be cancelled
+                async with locks.hold(client.lock("lost")) as hold:
+                    client.lock("lost").force_release()
+                    assert hold.lost.wait(PATIENCE)
+            kept.check()
+
+    with snib.connect(server.url, lease=RENEWED) as client:
+        trio.run(with_trio, client, work)
+
+
+def test_trio_gives_back_what_work_leaves(client: snib.Client) -> None:
+    async def work(locks: TrioLocks) -> None:
+        with trio.CancelScope() as scope:
+            async with locks.hold(client.lock("cancelled")):
+                scope.cancel()
+                await trio.sleep_forever()
+        assert scope.cancelled_caught
+        with pytest.raises(ValueError, match="wrong"):
+            async with locks.hold(client.lock("cancelled")):
+                raise ValueError("wrong")
+        async with locks.hold(client.lock("cancelled")) as hold:
+            hold.check()
+
+    trio.run(with_trio, client, work)
