@@ -520,7 +520,7 @@ SNIB_API int snib_multi_new(snib_lock *const *locks, uint32_t n, const snib_lock
  * the Redlock algorithm.
  *
  * A node that has restarted or lost its data does not vote until every lease that it may have forgotten has
- * ended; nor does a node that is seen for the first time (SNIB_LOCK_NO_QUARANTINE waives this).  It takes all
+ * ended (a restart with old data is seen only if the user may send INFO); nor does a node that is seen for the first time (SNIB_LOCK_NO_QUARANTINE waives this).  It takes all
  * leases to be as long as the one that asks: all programs must use the same lease for this lock.
  *
  * locks    3 to 15 mutexes of the same name, each of a different client.

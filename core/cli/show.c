@@ -99,7 +99,8 @@ static void print_row(const struct row *row, const struct identity *identity)
     bool is_waiter = strcmp(row->word, "waiter") == 0;
     char since[CLI_TIME_MAX];
     cli_write_time(cli_held_since(identity, row->owner), since);
-    printf("  %s %s", row->word, row->owner);
+    printf("  %s ", row->word);
+    print_rest(row->owner);
     if (row->count != 1)
         printf(", count %" PRId64, row->count);
     if (!is_waiter && since[0])
@@ -129,7 +130,7 @@ static void print_info(const struct cli *cli, struct shown *shown)
     const char *at = NULL;
     struct row row;
     print_given(cli);
-    fputs(description->kind, stdout);
+    print_rest(description->kind);
     if (description->available != CLI_UNTOLD)
         printf(", %" PRId64, description->available);
     if (description->available != CLI_UNTOLD && description->total != CLI_UNTOLD)
