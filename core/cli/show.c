@@ -86,12 +86,18 @@ static void print_info_json(const struct cli *cli, struct shown *shown)
     cli_print_json(object);
 }
 
-/* The rest of a line, which others may have written. */
-static void print_rest(const char *text)
+/* What others may have written. */
+static void print_part(const char *text)
 {
     char *printable = cli_printable(text);
-    puts(printable);
+    fputs(printable, stdout);
     free(printable);
+}
+
+static void print_rest(const char *text)
+{
+    print_part(text);
+    puts("");
 }
 
 static void print_row(const struct row *row, const struct identity *identity)
@@ -100,7 +106,7 @@ static void print_row(const struct row *row, const struct identity *identity)
     char since[CLI_TIME_MAX];
     cli_write_time(cli_held_since(identity, row->owner), since);
     printf("  %s ", row->word);
-    print_rest(row->owner);
+    print_part(row->owner);
     if (row->count != 1)
         printf(", count %" PRId64, row->count);
     if (!is_waiter && since[0])
@@ -130,7 +136,7 @@ static void print_info(const struct cli *cli, struct shown *shown)
     const char *at = NULL;
     struct row row;
     print_given(cli);
-    print_rest(description->kind);
+    print_part(description->kind);
     if (description->available != CLI_UNTOLD)
         printf(", %" PRId64, description->available);
     if (description->available != CLI_UNTOLD && description->total != CLI_UNTOLD)
