@@ -95,7 +95,7 @@ class Screen:
         yield f"{'world':18}{'processes':>10}{'operations':>12}{'grants':>10}{'lost':>7}{'faults':>8}{'windows':>9}{'overlaps':>10}"
         for world in soak.worlds:
             yield (
-                f"{world.plan.title:18}{len(world.processes):10}{operations(world):12}{sum(counted(world, "grant").values()):10}"
+                f"{world.plan.title:18}{len(world.processes):10}{operations(world):12}{sum(counted(world, 'grant').values()):10}"
                 f"{sum(lost(world).values()):7}{world.met.total():8}{world.windows:9}{world.judged.overlaps:10}"
             )
         yield ""
