@@ -1,0 +1,62 @@
+"""./dev: the checks of `./dev test` leave no C test out."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SANITIZED = {"asan": "address,undefined", "tsan": "thread"}
+# The calls of `check` that the checks of a short run make, when $DRAWN is drawn where it can be.
+CALLS = r"""
+drawn() { for word in "$@"; do if [ "$word" = "$DRAWN" ]; then say "$word"; return; fi; done; say "$1"; }
+label() { say "$1"; }
+check() { printf '%s\t' "$@"; echo; }
+SEEDS=1 SEEDS_SANITIZED=1
+for each in "${CHECKS[@]}"; do "$each"; done
+"""
+
+
+def dev(*words: str, **environment: str) -> str:
+    command = ["env", "-u", "SNIB_TEST_ALL", *(f"{name}={value}" for name, value in environment.items()), "./dev", "_run", *words]
+    return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With the builds, which are only configured."""
+    build: Path = tmp_path_factory.mktemp("build")
+    dev("configure", "core", "-DSNIB_BENCH=ON", SNIB_BUILD=str(build))
+    for folder, sanitizers in SANITIZED.items():
+        dev("configure", folder, f"-DSNIB_SANITIZE={sanitizers}", "-DSNIB_CLI=OFF", SNIB_BUILD=str(build))
+    return build
+
+
+@functools.cache
+def c_tests_of(folder: Path) -> set[str]:
+    listed = subprocess.check_output(["ctest", "--test-dir", folder, "--show-only=json-v1"], text=True)
+    return {test["name"] for test in json.loads(listed)["tests"]}
+
+
+def selected(build: Path, drawn: str) -> set[str]:
+    """The tests that a short run runs in one of the builds."""
+    found = set()
+    for call in dev("eval", CALLS, DRAWN=drawn).splitlines():
+        _, what, *words = call.rstrip("\t").split("\t")
+        if what == "conformance":  # compares the languages, with C among them
+            found |= {"conformance", "conformance/memory"}
+        if what in ("c_tests", "sanitized"):
+            folder, which, but = [*words[what == "sanitized" :], "^$"][:3]
+            found |= {name for name in c_tests_of(build / folder) if re.search(which, name) and not re.search(but, name)}
+    return found
+
+
+@pytest.mark.parametrize("drawn", ["address", "thread"])
+def test_no_c_test_is_left_out(build: Path, drawn: str) -> None:
+    assert {"sim/driver", "live/memory"} <= c_tests_of(build / "core")
+    assert set().union(*(c_tests_of(build / folder) for folder in ("core", *SANITIZED))) - selected(build, drawn) == set()
