@@ -1,4 +1,4 @@
-"""./dev: the checks of `./dev test` leave no C test out."""
+"""./dev: the checks of `./dev test` leave no C test out, and its surroundings change nothing."""
 
 from __future__ import annotations
 
@@ -60,3 +60,9 @@ def selected(build: Path, drawn: str) -> set[str]:
 def test_no_c_test_is_left_out(build: Path, drawn: str) -> None:
     assert {"sim/driver", "live/memory"} <= c_tests_of(build / "core")
     assert set().union(*(c_tests_of(build / folder) for folder in ("core", *SANITIZED))) - selected(build, drawn) == set()
+
+
+def test_language_of_the_user() -> None:
+    """Where numbers have a comma `check` could not print its line, and messages of compilers would be others."""
+    told = dev("env", LC_ALL="de_DE.UTF-8", LC_NUMERIC="de_DE.UTF-8", LANGUAGE="de").splitlines()
+    assert {"LC_ALL=C.UTF-8", "LANGUAGE="} <= set(told)
