@@ -66,3 +66,10 @@ def test_language_of_the_user() -> None:
     """Where numbers have a comma `check` could not print its line, and messages of compilers would be others."""
     told = dev("env", LC_ALL="de_DE.UTF-8", LC_NUMERIC="de_DE.UTF-8", LANGUAGE="de").splitlines()
     assert {"LC_ALL=C.UTF-8", "LANGUAGE="} <= set(told)
+
+
+def test_through_a_symlink(tmp_path: Path) -> None:
+    """What is compared with paths in a build would fit none."""
+    (tmp_path / "link").symlink_to(ROOT)
+    said = subprocess.check_output([tmp_path / "link/dev", "_run", "eval", 'echo "$ROOT $PWD"'], text=True)
+    assert said.split() == [str(ROOT)] * 2

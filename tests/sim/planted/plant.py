@@ -35,7 +35,7 @@ def changed_text(mutant: Mutant) -> str:
 
 
 class NotMade(Exception):
-    """The output of a compiler, a linker or Ninja that failed."""
+    """The output of a compiler, a linker or Ninja that failed, or why there is nothing to compile."""
 
 
 def run(command: list[str], folder: Path) -> str:
@@ -65,7 +65,7 @@ class Build:
         self.compile = {}
         for entry in entries:
             line = shlex.split(entry["command"])
-            self.compile[line[line.index("-o") + 1]] = (Path(entry["file"]), line)
+            self.compile[line[line.index("-o") + 1]] = (Path(entry["file"]).resolve(), line)
         self.link = {target: self._link(target) for target in targets}
 
     def _link(self, target: str) -> list[str]:
@@ -97,8 +97,10 @@ class Build:
         """Raise NotMade if the changed source does not compile; no program is made."""
         source = source_of(mutant)
         line = next((line for other, line in self.compile.values() if other == source), None)
-        if line is None:  # a script, or a part of the Python package
-            return
+        if line is None:
+            if mutant.file.endswith(".lua") or mutant.file.startswith("bindings/"):
+                return
+            raise NotMade(f"{self.folder} does not compile {source}")
         (work / source.name).write_text(changed_text(mutant))
         line = [line[0], f"-I{work}", *line[1:], f"-I{source.parent}", "-w", "-fsyntax-only"]
         line[line.index("-c") + 1] = str(work / source.name)
@@ -111,6 +113,8 @@ class Build:
 
     def _made(self, target: str, touched: dict[Path, str], changed: Path | None, text: str, work: Path) -> Path:
         """The target, linked with new objects of the touched sources, of which one may have another text."""
+        if not touched:  # it would be the program without the bug
+            raise NotMade(f"{self.folder} compiles nothing of {target} anew{f' for {changed}' if changed else ''}")
         link = list(self.link[target])
         for source, made in touched.items():
             new = str(work / made.replace("/", "_"))
