@@ -5,6 +5,7 @@ With SNIB_TEST_ALL=1 half an hour, beside an older version of the library.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import os
@@ -14,19 +15,22 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import AsyncMock
 
 import pytest
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), *(str(HERE.parent / folder) for folder in ("topology", "interop", "histories"))]
 
-from announce import Announcement  # noqa: E402
+import rounds  # noqa: E402
+from announce import Announcement, by_themselves  # noqa: E402
+from cluster import Cluster, slot_of  # noqa: E402
 from flat import FEWEST, MOST, Curve  # noqa: E402
 from history import MS, SECOND  # noqa: E402
 from node import Node  # noqa: E402
 from recorders import BUILD  # noqa: E402
-from verdict import Verdict, by_themselves, explained, read, writes  # noqa: E402
-from worlds import PERMITS, Plan, World, deal  # noqa: E402
+from verdict import Failover, Verdict, explained, losses, read, writes  # noqa: E402
+from worlds import PERMITS, Deployed, Plan, World, deal  # noqa: E402
 
 ALL = bool(os.environ.get("SNIB_TEST_ALL"))
 
@@ -100,8 +104,10 @@ def test_curves_are_bounded() -> None:
 # ---- Windows with failovers ----------------------------------------------------------------------
 
 
-def judged(folder: Path, *failovers: tuple[int, int]) -> Verdict:
-    return explained(read(folder), writes(folder), [(a * MS, b * MS) for a, b in failovers], 3000)
+def judged(folder: Path, *failovers: tuple[int, int], of: str = "a", loses: bool = True) -> Verdict:
+    """With failovers of the master that serves this name."""
+    made = [Failover(a * MS, b * MS, [of], loses) for a, b in failovers]
+    return explained(read(folder), writes(folder), losses(made, {"a": [], "b": []})[0], 3000)
 
 
 def window(folder: Path, second: int, token: int, until: int = 80) -> None:
@@ -135,6 +141,8 @@ def test_overlap_needs_a_failover(tmp_path: Path) -> None:
     window(tmp_path, 50, 8)
     assert "no failover was between" in judged(tmp_path).refused[0]
     assert judged(tmp_path, (60, 70)).refused  # afterwards
+    assert judged(tmp_path, (20, 40), of="b").refused  # which another master serves
+    assert judged(tmp_path, (20, 40), loses=False).refused
     verdict = judged(tmp_path, (20, 40))
     assert (verdict.refused, verdict.overlaps) == ([], 1)
 
@@ -148,6 +156,7 @@ def test_overlap_ends_before_the_lease(tmp_path: Path) -> None:
 def test_tokens_go_back_in_failovers_only(tmp_path: Path) -> None:
     window(tmp_path, 85, 7)
     assert "token 7" in judged(tmp_path).refused[0]
+    assert judged(tmp_path, (82, 84), of="b").refused and judged(tmp_path, (82, 84), loses=False).refused
     assert judged(tmp_path, (82, 84)).refused == []
 
 
@@ -172,6 +181,60 @@ def test_update_is_lost(tmp_path: Path, token: int) -> None:
     refused = judged(tmp_path).refused
     assert (len(refused) == 1 and "an update is lost" in refused[0]) if token else refused == []
     assert judged(tmp_path, (82, 84)).refused == []
+    assert bool(token) == bool(judged(tmp_path, (82, 84), of="b").refused)
+
+
+def test_failover_that_nobody_made_of_another_name() -> None:
+    """A change of one name's master is none of another's, nor what a failover by hand has changed."""
+    node = cast(Node, "a")
+    heard = [Announcement(at * SECOND, node, what) for at, what in ((1, "x"), (9, "y"))]
+    by_hand = Failover(8 * SECOND, 10 * SECOND, ["a"], loses=False)
+    assert losses([], {"a": heard, "b": []}) == ({"a": [(8 * SECOND, 14 * SECOND)], "b": []}, 1)
+    assert losses([by_hand], {"a": heard, "b": []}) == ({"a": [], "b": []}, 0)
+    assert losses([by_hand], {"a": heard, "b": heard}) == ({"a": [], "b": [(8 * SECOND, 14 * SECOND)]}, 1)
+    assert losses([], {"a": heard, "b": heard})[1] == 1  # sentinels have one master
+
+
+@pytest.mark.parametrize(("way", "alarms", "loses"), [("kill", 0, True), ("manual", 0, False), ("manual", 1, True)])
+def test_failover_in_a_cluster(tmp_path: Path, way: str, alarms: int, loses: bool) -> None:
+    """It is one of the names that its master served; by hand nothing is lost, unless a node is taken for dead."""
+
+    class Made(Deployed):
+        def deploy(self) -> None:
+            self.failovers = []
+            self.rounds = Rounds()
+
+    class Node:
+        told = 0
+
+        def command(self, *_: str) -> str:
+            return f"cluster_state:ok\r\ncluster_stats_messages_fail_sent:{self.told}\r\n"
+
+    class Them(Cluster):
+        def __init__(self) -> None:
+            self.nodes: Any = [Node()]
+
+        await_failover: Any = lambda *_: None
+        slots: Any = lambda self, name: [slot_of(name)]
+
+    class Rounds(rounds.World):
+        def __init__(self) -> None:
+            self.them = Them()
+
+        master: Any = property(lambda self: next(name for name in world.names if slot_of(name) == self.slot))
+        rest: Any = lambda self: None
+        heal: Any = lambda *_: None
+
+        def strike(self, _: object) -> None:
+            Node.told += alarms
+
+    world = Made(Plan("cluster", "fenced", ["c"], "1"), tmp_path / "it", tmp_path)
+    world.deploy()
+    world.conductor.all_served = AsyncMock()  # type: ignore[method-assign]
+    assert asyncio.run(world._failover(way))
+    (made,) = world.failovers
+    assert (made.loses, len(made.names)) == (loses, 1) and slot_of(made.names[0]) == world.rounds.slot
+    assert made.begin < made.end
 
 
 # ---- Whole soaks ---------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 On one server two holders are never excused: Porcupine and the counter at the resource judge the window as they judge a
 history; see tests/histories.  Where a failover may take away what was acknowledged, the intervals in which holders
 believed in their locks are compared: an overlap must have a failover as its cause and be over before the lease is.  Tokens go
-back only then, and only then may an update be lost at the resource that checks them.
+back only then, and only then may an update be lost at the resource that checks them.  Such a failover is one of the master
+that served the name, and by hand in a cluster none loses anything: there the old master stops first.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from announce import by_themselves as by_themselves  # of tests/topology
+from announce import Announcement, by_themselves  # of tests/topology
 from history import MS, SECOND, History
 
 
@@ -71,24 +72,48 @@ def writes(folder: Path) -> list[Write]:
     return [Write(w[2], w[3], int(w[4]), int(w[5])) for w in words if w[0] == "wrote"]
 
 
-def explained(history: History, made: list[Write], failovers: list[tuple[int, int]], lease_ms: int) -> Verdict:
-    """By what failovers, each with its begin and its end, may have done."""
+@dataclass
+class Failover:
+    """One that was made."""
+
+    begin: int
+    end: int
+    names: list[str]  # that its master served
+    loses: bool  # whether it may lose what the master has answered
+
+
+Spans = dict[str, list[tuple[int, int]]]  # by name, each with its begin and its end
+
+
+def losses(made: list[Failover], heard: dict[str, list[Announcement]]) -> tuple[Spans, int]:
+    """The failovers that may have lost something of each name, of whose master this was heard; and how many nobody made."""
+    alone, may = set(), {}
+    for name, announcements in heard.items():
+        known = [each for each in made if name in each.names]
+        spans = by_themselves(announcements, [(each.begin, each.end) for each in known])
+        alone.update(spans)
+        may[name] = spans + [(each.begin, each.end) for each in known if each.loses]
+    return may, len(alone)
+
+
+def explained(history: History, made: list[Write], failovers: Spans, lease_ms: int) -> Verdict:
+    """By what failovers may have done."""
     verdict = Verdict(untold=len(history.untold()))
 
-    def between(first: int, second: int) -> bool:
-        return any(begin <= second and first <= end for begin, end in failovers)
+    def between(name: str, first: int, second: int) -> bool:
+        return any(begin <= second and first <= end for begin, end in failovers.get(name, []))
 
     for overlap in history.overlaps():
         a, b = overlap.first, overlap.second
         words = f"{a.name}: {a.id} and {b.id} held it together for {overlap.ns / MS:.1f} ms"
-        if not between(a.granted, b.granted):
+        if not between(a.name, a.granted, b.granted):
             verdict.refused.append(f"{words}, and no failover was between")
         elif overlap.ns > lease_ms * MS:
             verdict.refused.append(f"{words}, longer than the lease of {lease_ms} ms")
         else:
             verdict.overlaps += 1
     for a, b in history.disorder():
-        if not between(a.granted, b.granted):
+        if not between(a.name, a.granted, b.granted):
             verdict.refused.append(
                 f"{a.name}: {b.id} has token {b.token} after {a.id} had {a.token}, and no failover was between"
             )
@@ -98,7 +123,8 @@ def explained(history: History, made: list[Write], failovers: list[tuple[int, in
         before, last[write.name] = last.get(write.name), write
         verdict.updates += 1
         # Without a token a holder that was stopped may write too late.
-        if before and write.token and write.value <= before.value and not between(granted[before.hold], granted[write.hold]):
+        late = before is not None and write.token and write.value <= before.value
+        if before and late and not between(write.name, granted[before.hold], granted[write.hold]):
             verdict.refused.append(
                 f"{write.name}: {write.hold} wrote {write.value} after {before.hold} had written {before.value}: an update is lost"
             )

@@ -12,6 +12,7 @@ import collections
 import contextlib
 import itertools
 import random
+import re
 import shutil
 import time
 from collections.abc import Coroutine, Iterator
@@ -24,13 +25,13 @@ import recorders
 import rounds  # of tests/topology
 import snib
 from announce import Watch
-from cluster import slot_of
+from cluster import Cluster, slot_of
 from flat import Curve
 from node import Node
 from proxy import Proxy
 from sentinels import Sentinels
 from steady import Log, Steady, now_ns
-from verdict import Verdict, by_themselves, explained, linearizable, read, writes
+from verdict import Failover, Verdict, explained, linearizable, losses, read, writes
 from wire import ReplyError
 
 BUILD = recorders.BUILD
@@ -422,12 +423,14 @@ class Deployed(World):
     def deploy(self) -> None:
         self.rounds = rounds.World(self.plan.deployment, "kill", self.folder / "them", None)
         self.node = self  # for faults that ask where a lock is: see command()
-        self.failovers: list[tuple[int, int]] = []
-        slots = [0] if isinstance(self.rounds.them, Sentinels) else [slot_of(name) for name in self.names]
-        self.watches = [Watch(self.rounds.them, slot, 0.2) for slot in slots]
+        self.failovers: list[Failover] = []
+        if isinstance(self.rounds.them, Sentinels):
+            self.watches = dict.fromkeys(self.names, Watch(self.rounds.them, 0, 0.2))
+        else:
+            self.watches = {name: Watch(self.rounds.them, slot_of(name), 0.2) for name in self.names}
 
     def close(self) -> None:
-        for watch in getattr(self, "watches", []):
+        for watch in getattr(self, "watches", {}).values():
             watch.end()
         if hasattr(self, "rounds"):
             self.rounds.them.end()
@@ -453,32 +456,41 @@ class Deployed(World):
     async def _failover(self, way: str) -> bool:
         """A master fails; it comes back when every process has had a lock again."""
         self.rounds.way, self.rounds.slot = way, slot_of(self.chance.choice(self.names))
-        begin = now_ns()
-        index = len(self.failovers)
-        self.failovers.append((begin, 1 << 62))
-        old = await asyncio.to_thread(self._strike)
+        begin, alarms = now_ns(), await asyncio.to_thread(self._alarms)
+        old, names = await asyncio.to_thread(self._strike)
         await self.conductor.all_served(now_ns())
         await asyncio.to_thread(self.rounds.heal, old)
-        self.failovers[index] = begin, now_ns()
+        # One by hand that a master was too slow for becomes one like all others.
+        loses = self.rounds.loses or await asyncio.to_thread(self._alarms) != alarms
+        self.failovers.append(Failover(begin, now_ns(), names, loses))
         return True
 
-    def _strike(self) -> Node:
+    def _alarms(self) -> list[str]:
+        """How often the nodes of a cluster have told each other that one is dead; those who were never told say nothing."""
+        if not isinstance(self.rounds.them, Cluster) or self.rounds.loses:
+            return []
+        told = "".join(node.command("CLUSTER", "INFO") for node in self.rounds.them.nodes)
+        return re.findall(r"cluster_stats_messages_fail_\w+:\d+", told)
+
+    def _strike(self) -> tuple[Node, list[str]]:
+        """The master, and the names that it served."""
         them, slot = self.rounds.them, self.rounds.slot
         self.rounds.rest()
         old = self.rounds.master
+        served = range(1 << 14) if isinstance(them, Sentinels) else them.slots(old)
+        names = [name for name in self.names if slot_of(name) in served]
         self.rounds.strike(old)
         if self.rounds.way != "manual":
             if isinstance(them, Sentinels):
                 them.await_failover(old, STUCK_S)
             else:
                 them.await_failover(slot, old, STUCK_S)
-        return old
+        return old, names
 
     async def verdict(self, folder: Path) -> Verdict:
-        alone = [span for watch in self.watches for span in by_themselves(watch.heard, self.failovers)]
+        failovers, alone = losses(self.failovers, {name: watch.heard for name, watch in self.watches.items()})
         if alone:
-            self.met[ALONE], self.longest[ALONE] = len(alone), 0.0
-        failovers = self.failovers + alone
+            self.met[ALONE], self.longest[ALONE] = alone, 0.0
         verdict = await asyncio.to_thread(lambda: explained(read(folder), writes(folder), failovers, LEASE_MS))
         verdict.stale = sum(name.refused for name in self.conductor.names.values()) - self.judged.stale
         return verdict
