@@ -38,7 +38,17 @@ WHERE = {  # lines as they are printed, and where: with the constant part of wha
 }
 
 PROGRAM = " 3/40 Test #12: live/threads ....................***Failed    1.07 sec"
+CRASHED = [
+    " 4/40 Test #13: live/queue ....................Subprocess aborted***Exception:   0.05 sec",
+    " 4/40 Test #13: sim ....................***Exception: SegFault  0.03 sec",
+]
 REPORTS = [
+    "[  ERROR   ] --- Test failed with exception: Segmentation fault(11)",
+    "double free or corruption (fasttop)",
+    "free(): double free detected in tcache 2",
+    "malloc(): corrupted top size",
+    "corrupted size vs. prev_size",
+    "*** stack smashing detected ***: terminated",
     "WARNING: ThreadSanitizer: data race (pid=7)",
     "WARNING: DATA RACE",
     "==7==ERROR: AddressSanitizer: heap-use-after-free on address 0x1",
@@ -54,6 +64,14 @@ FORGIVEN = [
     "tests/python/test_end.py:12: AssertionError",
     "    a_test.go:12: the hold was lost",
     "panic: runtime error: index out of range [3]",
+    "[signal SIGSEGV: segmentation violation code=0x1 addr=0x0 pc=0x53047c]",  # of such a panic
+    "SIGQUIT: quit",  # of a test that takes too long
+    "worker 'gw0' crashed while running 'test_end.py::test_a'",  # the same
+    "[gw0] node down: Not properly terminated",
+    "fatal error: newosproc",
+    " 4/40 Test #13: live/queue ....................***Timeout 900.00 sec",
+    " 4/40 Test #13: faults/exit ....................SIGALRM***Exception:   1.00 sec",
+    " 4/40 Test #13: live/queue ....................Subprocess killed***Exception:   0.01 sec",
     "--- FAIL: TestA (0.10s)",
     "replay: nothing was recorded",
     "model_check: replay with --seed 7",
@@ -87,6 +105,75 @@ def test_reports(report: str) -> None:
     assert final.first([PROGRAM, report, "[  FAILED  ] a"])
     assert final.first([PROGRAM, "[  FAILED  ] a", report]) is None
     assert final.first([PROGRAM, "[  FAILED  ] a", PROGRAM, report])
+
+
+@pytest.mark.parametrize("crashed", CRASHED)
+def test_crashed_programs(crashed: str) -> None:
+    """What ctest says of a program comes before its output."""
+    assert final.first([crashed])
+    assert final.first([crashed, "[       OK ] a", PROGRAM, "[  FAILED  ] a"])
+    assert final.first([crashed, "[  FAILED  ] a"]) is None
+    assert final.first([crashed, "[  FAILED  ] a", PROGRAM]) is None
+
+
+CASES = {  # what a case of cmocka does, and what shows it if there is no ctest
+    "*(volatile int *)NULL = 1;": "Test failed with exception",
+    "abort();": "",
+    "void *volatile p = malloc(1); free(p); free(p);": "free(): ",
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("failed", [False, True])
+def test_real_crashes(tmp_path: Path, case: str, failed: bool) -> None:
+    """Of a program of cmocka, by itself and by ctest; also behind a case that has failed."""
+    heads = ("stdarg.h", "stddef.h", "stdint.h", "setjmp.h", "cmocka.h", "stdlib.h")
+    source = "".join(f"#include <{head}>\n" for head in heads) + f"static void a(void **state) {{ (void)state; {case} }}\n"
+    source += "static void f(void **state) { (void)state; fail(); }\n"
+    tests = "cmocka_unit_test(f), cmocka_unit_test(a)" if failed else "cmocka_unit_test(a)"
+    source += f"int main(void) {{ const struct CMUnitTest t[] = {{{tests}}}; return cmocka_run_group_tests(t, NULL, NULL); }}\n"
+    (tmp_path / "one.c").write_text(source)
+    subprocess.run(["gcc", "-w", "-o", "one", "one.c", "-lcmocka"], cwd=tmp_path, check=True)
+    ran = subprocess.run([tmp_path / "one"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    found = final.first(ran.stdout.splitlines())
+    if failed or not CASES[case]:
+        assert found is None, ran.stdout
+    else:
+        assert CASES[case] in (found or ""), ran.stdout
+    (tmp_path / "CTestTestfile.cmake").write_text(f'add_test(live/one "{tmp_path}/one")\n')
+    ran = subprocess.run(["ctest", "--output-on-failure"], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    assert ran.returncode != 0
+    assert bool(final.first(ran.stdout.splitlines())) != failed, ran.stdout
+
+
+@pytest.mark.parametrize(("words", "shown"), [
+    ([sys.executable, "-X", "faulthandler", "-c", "import ctypes; ctypes.string_at(0)"], "Fatal Python error: Segmentation fault"),
+    ([sys.executable, "-X", "faulthandler", "-c", "import os; os.abort()"], "Fatal Python error: Aborted"),
+    (["bash", "-c", "sh -c 'kill -SEGV $$'; exit 1"], "Segmentation fault"),
+])
+def test_other_real_crashes(words: list[str], shown: str) -> None:
+    ran = subprocess.run(words, capture_output=True, text=True)
+    assert ran.returncode != 0
+    assert shown in (final.first(ran.stderr.splitlines()) or ""), ran.stderr
+
+
+GO = {  # the body of a test, and what shows its end
+    "m := map[int]int{}; for range 8 { go func() { for { m[1]++ } }() }; select {}": "fatal error: concurrent map writes",
+    "fail()": "SIGSEGV: segmentation violation",
+    "var p *int; *p = 1": "",
+}
+
+
+@pytest.mark.parametrize("body", GO)
+def test_real_crashes_of_go(tmp_path: Path, body: str) -> None:
+    (tmp_path / "go.mod").write_text("module one\n\ngo 1.24\n")
+    (tmp_path / "one.go").write_text("package one\n\n// static void crash(void) { *(volatile int *)0 = 1; }\n"
+                                     'import "C"\n\nfunc fail() { C.crash() }\n')
+    (tmp_path / "one_test.go").write_text(f'package one\n\nimport "testing"\n\nfunc TestA(t *testing.T) {{ {body} }}\n')
+    ran = subprocess.run(["go", "test", "."], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert "FAIL" in ran.stdout
+    found = final.first(ran.stdout.splitlines()) or ""
+    assert GO[body] in found and bool(found) == bool(GO[body]), ran.stdout
 
 
 BROKEN = {

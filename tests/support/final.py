@@ -25,33 +25,44 @@ FINAL = {
     r"|    traces of \w+: no trace differs from what the core does$",
     "an error of a compiler": r"\S+\.(?:c|h|cc|cpp|hpp|inc):\d+:\d+: (?:fatal )?error: |\S+\.(?:java|py):\d+(?::\d+)?: error: "
     r"|(?:vet: )?\S+\.go:\d+:\d+: |.*: undefined reference to |collect2: error: ",
+    # Not a worker of pytest-xdist that crashed: that is what it says of a test that takes too long, too.
+    "a crash": r"Fatal Python error: (?!_enter_buffered_busy)|SIG(?:SEGV|BUS|ILL|FPE|ABRT): |fatal error: (?!newosproc|.*out of memory)"
+    r"|\S+: line \d+: +\d+ (?:Segmentation fault|Bus error|Illegal instruction|Aborted) ",
 }
 
-# Reports of sanitizers, and of Go's race detector, which is one.  Behind a failed case of the same program they prove
-# nothing: it has left behind what its threads still use, and what nobody frees.
-REPORT = (
-    r"WARNING: ThreadSanitizer: |WARNING: DATA RACE$|\S+:\d+:\d+: runtime error: "
-    r"|==\d+==\s*ERROR: (?:Address|Leak|Thread|UndefinedBehavior)Sanitizer: "
-)
+# Reports of sanitizers, and of Go's race detector, which is one; and crashes.  Behind a failed case of the same program they
+# prove nothing: it has left behind what its threads still use, and what nobody frees.
+REPORTS = {
+    "a report of a sanitizer": r"WARNING: ThreadSanitizer: |WARNING: DATA RACE$|\S+:\d+:\d+: runtime error: "
+    r"|==\d+==\s*ERROR: (?:Address|Leak|Thread|UndefinedBehavior)Sanitizer: ",
+    "a crash": r"\[  ERROR   \] --- Test failed with exception: |double free or corruption|corrupted (?:size vs|double-linked)"
+    r"|(?:free|malloc|realloc|malloc_consolidate|munmap_chunk)\(\): |\*\*\* (?:stack smashing|buffer overflow) detected \*\*\*",
+}
 PROGRAM = r" *\d+/\d+ Test +#\d+: "  # its output follows
+CRASHED = PROGRAM + r"\S+ \.*(?:Subprocess aborted\*\*\*Exception: |\*\*\*Exception: (?:SegFault|Illegal|Numerical))"
 FAILED_CASE = r"\[  (?:FAILED|ERROR ) *\] "
+
+
+def _what(patterns: dict[str, str], line: str) -> str | None:
+    return next((f"{what}: {line.strip()}" for what, pattern in patterns.items() if re.match(pattern, line)), None)
 
 
 def first(log: Iterable[str]) -> str | None:
     """What the log shows, and the line."""
-    failed = False
+    failed, crashed = False, None  # of a program: whether a case has failed so far, and how ctest says that it ended
     for line in log:
         line = line.rstrip()
         if re.match(PROGRAM, line):
-            failed = False
+            if crashed and not failed:
+                return crashed
+            failed, crashed = False, _what({"a crash": CRASHED}, line)
+        elif not failed and (found := _what(REPORTS, line)):
+            return found
         elif re.match(FAILED_CASE, line):
             failed = True
-        elif re.match(REPORT, line) and not failed:
-            return f"a report of a sanitizer: {line.strip()}"
-        for what, pattern in FINAL.items():
-            if re.match(pattern, line):
-                return f"{what}: {line.strip()}"
-    return None
+        if found := _what(FINAL, line):
+            return found
+    return crashed if not failed else None
 
 
 def main(path: str) -> int:
