@@ -10,8 +10,8 @@ import contextlib
 import fcntl
 import os
 import socket
-import tempfile
 
+FOLDER = "/tmp"  # whatever $TMPDIR is: it is one for all languages
 FIRST, BLOCK, BLOCKS = 11000, 32, 300
 BUS = 10000  # each has a second port, so much higher, for a cluster's bus
 
@@ -22,7 +22,7 @@ class Ports:
     def __init__(self) -> None:
         for i in range(BLOCKS):
             block = (os.getpid() + i) % BLOCKS
-            path = f"{tempfile.gettempdir()}/snib-ports-{os.getuid()}-{block}"
+            path = f"{FOLDER}/snib-ports-{os.getuid()}-{block}"
             self._lock = open(path, "w")
             with contextlib.suppress(BlockingIOError):
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
