@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import os
 import shutil
 import signal
 import sys
@@ -25,15 +24,13 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / folder) for folder in ("topology", "interop", "histories")]
 
+import arguments  # noqa: E402
 import flat  # noqa: E402
 import older  # noqa: E402
 import recorders  # noqa: E402
 import view  # noqa: E402
 import worlds  # noqa: E402
 
-WORLDS = (
-    "single:mutex,single:fenced,sentinel:fenced,cluster:fenced,single:rw,single:permits,single:fair,sentinel:mutex"
-)
 THREADS = 40  # for what blocks: a world has one such thing at a time
 
 
@@ -121,7 +118,9 @@ class Soak:
 
 
 def prepare(given: argparse.Namespace) -> None:
-    """The commands of the recorders: their own sessions, so that Ctrl-C reaches only this process."""
+    """The commands of the recorders: their own sessions, so that Ctrl-C reaches only this process.
+
+    Without an older version processes are replaced by those of the same; but not if one was asked for."""
     build = recorders.BUILD / "soak"
     # With a small heap, because it uses what it may.
     changes = {str(recorders.BUILD / "histories/java"): str(build / "java"), "-Xmx512m": "-Xmx160m"}
@@ -135,13 +134,16 @@ def prepare(given: argparse.Namespace) -> None:
         "go": [str(build / "recorder-go")],
         "java": java,
     }
-    ref, given.old = given.old, ""
+    asked, given.old = given.old, ""
+    ref = asked or arguments.OLD
     if ref != "none":
         print(f"building the older version, {ref}, unless it is there", flush=True)
         try:
             programs |= older.build(ref, recorders.BUILD / "soak-old")
             given.old = older.commit_of(ref)[:12]
         except RuntimeError as error:
+            if asked:
+                sys.exit(f"soak: no old version: {error}")
             print(f"no old version: {error}", flush=True)
     else:
         print("no old version: processes are replaced by new ones of the same version", flush=True)
@@ -149,23 +151,7 @@ def prepare(given: argparse.Namespace) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--hours", type=float, default=0)
-    parser.add_argument("--seconds", type=float, default=0)
-    parser.add_argument("--processes", type=int, default=64)
-    parser.add_argument("--worlds", default=WORLDS, help="deployment:kind,...; the processes are dealt out to them")
-    parser.add_argument("--languages", default=os.environ.get("SNIB_SOAK_LANGUAGES", "c,python,go,java"))
-    parser.add_argument("--old", default="HEAD~20", help="a commit with an older version of the library, or none")
-    parser.add_argument("--gap", type=float, default=5.0, help="mean seconds between two faults of a world")
-    parser.add_argument("--think-ms", type=int, default=1000, help="mean time between two turns of a thread")
-    parser.add_argument("--window", type=float, default=60.0, help="seconds after which what was recorded is judged")
-    parser.add_argument("--sample", type=float, default=0, help="seconds between two looks at the memory")
-    parser.add_argument("--seed", default=str(time.time_ns() // 1000000), help="repeats the plan of the faults")
-    parser.add_argument("--plant", default="", choices=["", "leak", "overlap"], help="what must be found")
-    parser.add_argument("--report", type=Path, default=recorders.BUILD / "logs/soak")
-    given = parser.parse_args()
-    given.seconds = given.seconds or given.hours * 3600 or 60.0
-    given.sample = given.sample or min(30.0, max(1.0, given.seconds / 100))
+    given = arguments.parse(__doc__)
     prepare(given)
     shutil.rmtree(given.report, ignore_errors=True)
     given.report.mkdir(parents=True)

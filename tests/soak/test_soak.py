@@ -5,6 +5,7 @@ With SNIB_TEST_ALL=1 half an hour, beside an older version of the library.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import itertools
 import json
@@ -22,13 +23,17 @@ import pytest
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), *(str(HERE.parent / folder) for folder in ("topology", "interop", "histories"))]
 
+import older  # noqa: E402
+import recorders  # noqa: E402
 import rounds  # noqa: E402
 from announce import Announcement, by_themselves  # noqa: E402
+from arguments import OLD  # noqa: E402
 from cluster import Cluster, slot_of  # noqa: E402
 from flat import FEWEST, MOST, Curve  # noqa: E402
 from history import MS, SECOND  # noqa: E402
 from node import Node  # noqa: E402
 from recorders import BUILD  # noqa: E402
+from soak import prepare  # noqa: E402
 from verdict import Failover, Verdict, explained, losses, read, writes  # noqa: E402
 from worlds import PERMITS, Deployed, Plan, World, deal  # noqa: E402
 
@@ -277,17 +282,43 @@ def test_what_is_left(tmp_path: Path, kind: str, keys: dict[str, int], left: lis
 @pytest.mark.timeout(7200)
 def test_all_is_well() -> None:
     if ALL:
-        words = ["--seconds", "1800", "--processes", "32"]
+        words = ["--seconds", "1800", "--processes", "32", "--old", OLD]
     else:
         worlds = "single:mutex,sentinel:fenced"
         words = ["--seconds", "60", "--processes", "7", "--worlds", worlds, "--old", "none", "--window", "20"]
         words += ["--gap", "2", "--think-ms", "250"]
+    old = {f"{language}.old" for language in ("c", "python", "go")} if ALL else set()
     done = subprocess.run(soak("minute", *words), capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     told = reported("minute")
     languages = set(os.environ.get("SNIB_SOAK_LANGUAGES", "c,python,go,java").split(","))
-    assert {language.partition(".")[0] for world in told["worlds"] for language in world["grants"]} == languages
+    granted = {language for world in told["worlds"] for language in world["grants"]}
+    assert {language.partition(".")[0] for language in granted} == languages
+    assert bool(told["old"]) == ALL and {language for language in granted if "." in language} == old
     assert all(world["windows"] and world["faults"] for world in told["worlds"])
+
+
+def test_an_old_version_that_is_not_there() -> None:
+    """Only if none was asked for there may be none."""
+    done = subprocess.run(soak("old", "--seconds", "1", "--old", "no-such-commit"), capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "soak: no old version: there is no commit no-such-commit here" in done.stderr
+
+
+@pytest.mark.parametrize(("old", "ends"), [(None, False), ("none", False), ("HEAD", True)])
+def test_an_old_version_that_is_not_built(monkeypatch: pytest.MonkeyPatch, old: str | None, ends: bool) -> None:
+    def build(*_: object) -> None:
+        raise RuntimeError("gcc: no such file")
+
+    monkeypatch.setattr(older, "build", build)
+    monkeypatch.setattr(recorders, "PROGRAMS", {**recorders.PROGRAMS})
+    given = argparse.Namespace(old=old)
+    if ends:
+        with pytest.raises(SystemExit, match="no old version: gcc"):
+            prepare(given)
+    else:
+        prepare(given)
+        assert given.old == ""
 
 
 @pytest.mark.timeout(1200)
