@@ -1,10 +1,13 @@
-"""./dev: the checks of `./dev test` leave no C test out, and its surroundings change nothing."""
+"""./dev: the checks of `./dev test` leave no C test out; wrong arguments are told; its surroundings change nothing."""
 
 from __future__ import annotations
 
 import functools
 import json
+import os
+import pwd
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -73,3 +76,66 @@ def test_through_a_symlink(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(ROOT)
     said = subprocess.check_output([tmp_path / "link/dev", "_run", "eval", 'echo "$ROOT $PWD"'], text=True)
     assert said.split() == [str(ROOT)] * 2
+
+
+def test_without_a_home() -> None:
+    command = ["env", "-u", "HOME", "./dev", "_run", "eval", 'echo "$HOME" && all_pythons']
+    home = subprocess.check_output(command, cwd=ROOT, text=True).splitlines()[0]
+    assert home == pwd.getpwuid(os.getuid()).pw_dir
+
+
+def bare(build: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Where nothing is found that installs or builds, should it want to; a build folder of its own."""
+    (build / "bin").mkdir()
+    for name in ("bash", "dirname", "sed", "env", "python3", "grep"):
+        (build / "bin" / name).symlink_to(str(shutil.which(name)))
+    environment = {"SNIB_BUILD": str(build / "build"), "HOME": str(build), "PATH": str(build / "bin")}
+    done = subprocess.run(["/bin/bash", "./dev", *words], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert not [*build.glob("build/[!p]*")], done.stdout + done.stderr  # but pycache
+    return done
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    ("test --al", "dev: test takes --all, and no --al"),
+    ("test --help", "dev: test takes --all, and no --help"),
+    ("test --all more", "dev: test takes --all, and no --all more"),
+    ("test (", "dev: ( is no regular expression"),
+    ("soak --hour twelve", "argument --hours: invalid float value"),
+    ("soak --hours 1 more", "unrecognized arguments: more"),
+    ("soak --worlds single:latch", "argument --worlds: no world 'single:latch'"),
+    ("soak --languages c,rust", "argument --languages: no language 'rust'"),
+    ("lint --fi", "dev: lint takes --fix, and no --fi"),
+    ("build --help", "dev: build takes no --help"),
+    ("clean core", "dev: clean takes no core"),
+    ("tests", "dev: there is no command tests"),
+])
+def test_wrong_arguments(tmp_path: Path, words: str, said: str) -> None:
+    done = bare(tmp_path, *words.split())
+    assert done.returncode in (1, 2) and said in done.stderr, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("words", [[], ["help"], ["-h"], ["--help"], ["soak", "--help"]])
+def test_help(tmp_path: Path, words: list[str]) -> None:
+    done = bare(tmp_path, *words)
+    assert done.returncode == 0 and "hours" in done.stdout and not done.stderr
+
+
+# All that a run does but its checks, of which there is one.
+ONE = """
+setup() { :; }; apt_need() { :; }; quiet() { :; }; setup_for_tests() { :; }; fetch_for_tests() { :; }
+check_one() { check one echo well; }; CHECKS=(check_one)
+mkdir -p "$BUILD/logs"; test_all "$@"
+"""
+
+
+@pytest.mark.parametrize(("name", "code", "said"), [
+    ("one", 0, "all checks passed"),
+    ("^o", 0, "all checks passed"),
+    ("two", 1, "dev: no check is called two"),
+])
+def test_name_of_a_check(tmp_path: Path, name: str, code: int, said: str) -> None:
+    environment = {key: value for key, value in os.environ.items() if key not in ("ONLY", "AGAIN", "SNIB_TEST_ALL")}
+    command = ["./dev", "_run", "eval", f"set -- '{name}'; {ONE}"]
+    environment["SNIB_BUILD"] = str(tmp_path)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == code and said in done.stdout + done.stderr, done.stdout + done.stderr
