@@ -11,6 +11,7 @@ under it assumes a speed.  It needs the freezer of Linux control groups, and the
 import argparse
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -24,10 +25,24 @@ V2 = Path("/sys/fs/cgroup")
 class Freezer:
     """A separate control group, version 1 or 2."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: Path) -> None:
         self.v1 = V1.is_dir()
-        self.path = (V1 if self.v1 else V2) / f"freezing-{os.getpid()}"
-        self.path.mkdir()
+        self.path = path
+
+    @classmethod
+    def new(cls) -> "Freezer":
+        made = cls((V1 if V1.is_dir() else V2) / f"freezing-{os.getpid()}")
+        made.path.mkdir()
+        return made
+
+    @classmethod
+    def of(cls, pid: int) -> "Freezer | None":
+        """The one that a process is in.  What is frozen there cannot be killed, with version 1."""
+        try:
+            found = re.search(r"/(freezing-\d+)$", Path(f"/proc/{pid}/cgroup").read_text(), re.MULTILINE)
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        return cls((V1 if V1.is_dir() else V2) / found[1]) if found else None
 
     def join(self) -> None:
         (self.path / "cgroup.procs").write_text(str(os.getpid()))
@@ -56,6 +71,11 @@ class Freezer:
                 time.sleep(0.05)
 
 
+def told(number: int, _frame: object) -> None:
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + number)  # what is frozen goes on before it is killed
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--least", type=float, default=200, metavar="MS")
@@ -64,13 +84,15 @@ def main() -> int:
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
     args = parser.parse_args()
     try:
-        freezer = Freezer()
+        freezer = Freezer.new()
     except OSError as error:
         print(f"freezing: no freezer: {error}", file=sys.stderr)
         return 77
     times = 0
-    process = subprocess.Popen(args.command, preexec_fn=freezer.join)
     try:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, told)
+        process = subprocess.Popen(args.command, preexec_fn=freezer.join)
         while process.poll() is None:
             time.sleep(random.uniform(0.05, 2 * args.every))
             freezer.freeze(True)

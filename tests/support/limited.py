@@ -9,6 +9,7 @@ running are listed and killed after its end, if they do not end soon by themselv
 have used goes into FILE, in seconds.
 """
 
+import contextlib
 import ctypes
 import os
 import resource
@@ -18,6 +19,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+
+from freezing import Freezer
 
 SHOWN = 40  # most processes to show
 GRACE_S = 2.0  # for what COMMAND leaves running
@@ -92,15 +95,22 @@ def settle() -> None:
 
 
 def end() -> None:
-    """Kill all until none is left: one may start another meanwhile."""
+    """Kill all until none is left: one may start another meanwhile, or freeze others."""
+    groups = {}
     while left := descendants():
         for pid in left:
-            try:
+            if group := Freezer.of(pid):
+                groups[group.path] = group
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+        for group in groups.values():
+            with contextlib.suppress(OSError):  # it is gone
+                group.freeze(False)
         time.sleep(0.01)
     reap()
+    for path in groups:
+        with contextlib.suppress(OSError):
+            path.rmdir()
 
 
 class Overdue(Exception):
