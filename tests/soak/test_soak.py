@@ -194,9 +194,9 @@ def test_failover_that_nobody_made_of_another_name() -> None:
     node = cast(Node, "a")
     heard = [Announcement(at * SECOND, node, what) for at, what in ((1, "x"), (9, "y"))]
     by_hand = Failover(8 * SECOND, 10 * SECOND, ["a"], loses=False)
-    assert losses([], {"a": heard, "b": []}) == ({"a": [(8 * SECOND, 14 * SECOND)], "b": []}, 1)
+    assert losses([], {"a": heard, "b": []}) == ({"a": [(6 * SECOND, 14 * SECOND)], "b": []}, 1)
     assert losses([by_hand], {"a": heard, "b": []}) == ({"a": [], "b": []}, 0)
-    assert losses([by_hand], {"a": heard, "b": heard}) == ({"a": [], "b": [(8 * SECOND, 14 * SECOND)]}, 1)
+    assert losses([by_hand], {"a": heard, "b": heard}) == ({"a": [], "b": [(6 * SECOND, 14 * SECOND)]}, 1)
     assert losses([], {"a": heard, "b": heard})[1] == 1  # sentinels have one master
 
 
