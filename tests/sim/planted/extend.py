@@ -83,8 +83,8 @@ MUTANTS = [
     Mutant(
         "an extension is taken for that of a later hold",
         "engine/extend.c",
-        "op->asked->number == hold->number &&\n           op->asked->acquired_at == hold->acquired_at",
-        "op->asked->number == hold->number",
+        "op->asked->hold == hold && op->asked->number == hold->number &&\n           op->asked->acquired_at == hold->acquired_at",
+        "op->asked->hold == hold",
         "unit_lanes",
     ),
     Mutant(
