@@ -112,6 +112,18 @@ def test_another_server(tmp_path: Path, log: Records) -> None:
             second.end()
 
 
+def test_renewals_that_are_refused(server: Server, log: Records) -> None:
+    """What the server says is told once, before the lock is lost."""
+    with snib.connect(server.url, lease=RENEWED) as client:
+        hold = client.lock("kept").hold()
+        server.admin.config_set("min-replicas-to-write", 1)
+        log.wait("refuses to renew locks: NOREPLICAS", logging.WARNING)
+        assert hold.lost.wait(PATIENCE)
+        server.admin.config_set("min-replicas-to-write", 0)
+        log.wait('"kept" was lost: unreachable', logging.WARNING)
+        assert len([each for each in log.records if "refuses to renew" in each.getMessage()]) == 1
+
+
 def test_a_vote_that_is_lost_is_not_the_lock(new_server: NewServer, log: Records) -> None:
     servers = [new_server() for _ in range(3)]
     with contextlib.ExitStack() as stack:
@@ -402,6 +414,7 @@ TRIED = {
     "%s has replicated from another server meanwhile": "test_other_data",
     "%s may evict locks when memory is short": "test_a_server_that_evicts",
     "%s refused a renewed login; the connection keeps its previous login": "test_renewed_logins",
+    "%s refuses to renew locks": "test_renewals_that_are_refused",
     "%s refused a subscription": "test_subscriptions_that_are_refused",
     "%s refused the subscription to +switch-master": "test_sentinels",
     '%s says that the master of \\"%.60s\\" is %s': "test_sentinels",
