@@ -6,7 +6,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "4cb1d582520d622d"
+#define SNIB_BUILD_ID "a37ae9562ed90029"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -563,7 +563,8 @@ typedef struct snib_client_stats_data {
     uint64_t watchdog_late_us; /* the longest delay of a due renewal so far, in microseconds */
     uint64_t held;             /* current holds */
     uint64_t waiting;          /* current waiters */
-    uint64_t memory;           /* bytes in use by the client, buffers included */
+    uint64_t memory;           /* bytes in use by the client, buffers included, but not the list of what it
+                                  has released lately (up to 450 KiB) */
     uint64_t wait_time[SNIB_HISTOGRAM_BUCKETS];
     uint64_t hold_time[SNIB_HISTOGRAM_BUCKETS];
     uint64_t lost_failover; /* losses by reason, continued */
@@ -27668,7 +27669,6 @@ static bool given_grow(struct snib__engine *e)
     for (uint32_t i = 0; i < e->given_size; i++)
         more[i] = e->given[(e->given_next + i) % e->given_size];
     free(e->given);
-    e->memory += (size - e->given_size) * sizeof *more;
     e->given = more;
     e->given_next = e->given_size;
     e->given_left += e->given_left ? e->given_size : 0; /* the new places count as the oldest */

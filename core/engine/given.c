@@ -65,7 +65,6 @@ static bool given_grow(struct snib__engine *e)
     for (uint32_t i = 0; i < e->given_size; i++)
         more[i] = e->given[(e->given_next + i) % e->given_size];
     free(e->given);
-    e->memory += (size - e->given_size) * sizeof *more;
     e->given = more;
     e->given_next = e->given_size;
     e->given_left += e->given_left ? e->given_size : 0; /* the new places count as the oldest */

@@ -4408,7 +4408,8 @@ typedef struct snib_client_stats_data {
     uint64_t watchdog_late_us; /* the longest delay of a due renewal so far, in microseconds */
     uint64_t held;             /* current holds */
     uint64_t waiting;          /* current waiters */
-    uint64_t memory;           /* bytes in use by the client, buffers included */
+    uint64_t memory;           /* bytes in use by the client, buffers included, but not the list of what it
+                                  has released lately (up to 450 KiB) */
     uint64_t wait_time[SNIB_HISTOGRAM_BUCKETS];
     uint64_t hold_time[SNIB_HISTOGRAM_BUCKETS];
     uint64_t lost_failover; /* losses by reason, continued */
