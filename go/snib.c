@@ -6,7 +6,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "a37ae9562ed90029"
+#define SNIB_BUILD_ID "9eb98fb5abe4a40f"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -29035,7 +29035,9 @@ static void link_back_off(struct snib__engine *e, struct snib__link *link, snib_
                           snib__time now)
 {
     snib__time most = link->proven ? LINK_BACKOFF_BRIEF : LINK_BACKOFF_MAX;
-    if (link->proven && now >= ready_at + LINK_LASTS)
+    bool lasted = ready_at != SNIB__NEVER && now >= ready_at + LINK_LASTS;
+    if (lasted &&
+        (link->proven || link->kind == SNIB__PUBSUB)) /* which may have had no request until now */
         link->backoff = 0;
     link->backoff = link->backoff < most ? link->backoff : most;
     /* The first attempt has jitter too: a server or Sentinel that goes drops all its clients at
@@ -29055,13 +29057,13 @@ static void link_down(struct snib__engine *e, struct snib__link *link, int32_t c
         os_error = 0;
     }
     snib__time oldest = snib__conn_oldest(&link->conn);
-    bool was_ready = link->conn.state == SNIB__CONN_READY && !snib__route_misfits(e, link);
+    snib__time ready_at = link->conn.state == SNIB__CONN_READY ? link->ready_at : SNIB__NEVER;
+    bool was_ready = ready_at != SNIB__NEVER && !snib__route_misfits(e, link);
     if (snib__route_misfits(e, link))
         code = SNIB_ETOPOLOGY;
     link->connecting = false;
     snib__conn_reset(&link->conn);
     link->conn.failure = 0;
-    snib__time ready_at = link->ready_at;
     link->next_try = SNIB__NEVER; /* what is sent again meanwhile does not shorten the pause */
     /* the route reconnects sentinels itself */
     bool server = link->node->kind == SNIB__SERVER;

@@ -548,6 +548,22 @@ static void connections_that_do_not_last(void **state)
     snib__engine_free(engine);
 }
 
+/* A connection for messages that was ready for long, and finds at its first request that its login is none any more, has
+ * worked until then: whoever waits is not kept from the next by the pauses of an earlier outage. */
+static void idle_connection_that_was_logged_out(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = with_waiter();
+    struct snib__link *ear = &engine->home->links[SNIB__PUBSUB];
+    assert_int_equal(ear->conn.state, SNIB__CONN_READY);
+    ear->proven = false;
+    ear->backoff = 2 * SECOND;
+    now = ear->ready_at + 2 * SECOND;
+    snib__engine_link_down(engine, ear, SNIB_EAUTH, 0, now);
+    assert_in_range(ear->next_try, now, now + 10 * SNIB__MS);
+    snib__engine_free(engine);
+}
+
 /* Nor do those shorten the pause that wait for such a connection, and are sent again on each: only a new operation does. */
 static void waiters_do_not_shorten_the_pause(void **state)
 {
@@ -759,6 +775,7 @@ int main(void)
         cmocka_unit_test(connections_that_do_not_last),
         cmocka_unit_test(first_attempts_are_apart),
         cmocka_unit_test(waiters_do_not_shorten_the_pause),
+        cmocka_unit_test(idle_connection_that_was_logged_out),
         cmocka_unit_test(asking_often_does_not_shorten_the_pause),
         cmocka_unit_test(replies_go_with_the_link),
         cmocka_unit_test(outage_is_forgotten),
