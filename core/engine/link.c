@@ -271,8 +271,8 @@ static void link_back_off(struct snib__engine *e, struct snib__link *link, snib_
 {
     snib__time most = link->proven ? LINK_BACKOFF_BRIEF : LINK_BACKOFF_MAX;
     bool lasted = ready_at != SNIB__NEVER && now >= ready_at + LINK_LASTS;
-    if (lasted &&
-        (link->proven || link->kind == SNIB__PUBSUB)) /* which may have had no request until now */
+    bool idle = link->kind == SNIB__PUBSUB; /* it may have had no request until now */
+    if (lasted && (link->proven || idle))
         link->backoff = 0;
     link->backoff = link->backoff < most ? link->backoff : most;
     /* The first attempt has jitter too: a server or Sentinel that goes drops all its clients at

@@ -455,7 +455,7 @@ MUTANTS = [
     Mutant(
         "the pauses between attempts to connect stay long",
         "engine/link.c",
-        "if (link->proven && now >= ready_at + LINK_LASTS) link->backoff = 0;",
+        "if (lasted && (link->proven || idle)) link->backoff = 0;",
         "",
         "unit_links",
     ),
@@ -469,8 +469,8 @@ MUTANTS = [
     Mutant(
         "a server that ends each connection after one reply is connected to without a pause",
         "engine/link.c",
-        "link->proven && now >= ready_at + LINK_LASTS",
-        "link->proven",
+        "lasted && (link->proven || idle)",
+        "link->proven || (lasted && idle)",
         "unit_links",
     ),
     Mutant(
@@ -545,8 +545,8 @@ MUTANTS = [
     Mutant(
         "why a handshake failed is told of the next one too",
         "engine/link.c",
-        "link->conn.failure = 0; snib__time ready_at",
-        "snib__time ready_at",
+        "snib__conn_reset(&link->conn); link->conn.failure = 0;",
+        "snib__conn_reset(&link->conn);",
         "unit_links",
     ),
     Mutant(
@@ -724,5 +724,12 @@ MUTANTS = [
         "if (first > PLACE_FIRST_MAX)",
         "if (first == 0)",
         "unit_place no_long_promise",
+    ),
+    Mutant(
+        "after an outage, a connection for messages that was idle pauses for seconds when its login is none any more",
+        "engine/link.c",
+        "link->proven || idle)",
+        "link->proven)",
+        "unit_links idle_connection",
     ),
 ]
