@@ -152,6 +152,27 @@ static void late_ask_counts_no_more(void **state)
     }
 }
 
+/* A correction that ASK leads to the next node, after another lane has had the answer to an extension, shortens nothing. */
+static void late_correction_by_ask(void **state)
+{
+    (void)state;
+    char text[40];
+    sprintf(text, "ASK %d c:6379", snib__slot("foo", 3));
+    struct snib__engine *engine = begin_three();
+    struct snib__hold *hold = held(engine, "foo");
+    held(engine, "bar");
+    peers[1].says = text;
+    peers[1].times = 1;
+    peers[2].lease_ms = 0;
+    snib__hold_fix(engine, hold, 20 * SECOND, now);
+    hold->exact = false; /* as the extension leaves it */
+    engine->extended = 60 * SECOND;
+    serve(engine);
+    assert_int_equal(peers[2].asking, 1);
+    assert_true(peers[2].lease_ms > 0);
+    snib__engine_free(engine);
+}
+
 /* Nor is what a node said before it served the name, to a request that ASK brought there: another server may have served the
  * name between. */
 static void asked_node_confirms_nothing(void **state)
@@ -676,6 +697,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(moved_hold_is_at_risk_until_it_is_confirmed),
         cmocka_unit_test(former_server_releases_for_itself),
+        cmocka_unit_test(late_correction_by_ask),
         cmocka_unit_test(late_ask_counts_no_more),
         cmocka_unit_test(former_server_confirms_nothing),
         cmocka_unit_test(asked_node_confirms_nothing),
