@@ -758,9 +758,26 @@ static void divided_renewal_gives_no_former_lease(void **state)
     snib__engine_free(engine);
 }
 
+/* What was refused for a moment and is served since waits for the lock for as long as it may. */
+static void refused_once_waits_on(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-16383");
+    peers[0].says = "CLUSTERDOWN Hash slot not served";
+    peers[0].times = 1;
+    peers[0].then = ":86400000"; /* held by another client */
+    const struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+    pass(engine, now + SECOND);
+    assert_int_equal(peers[0].times, 0);
+    pass(engine, now + 20 * SECOND);
+    assert_false(op->done);
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(refused_once_waits_on),
         cmocka_unit_test(ask_is_for_one_request),
         cmocka_unit_test(forgotten_script_is_asked_for_again),
         cmocka_unit_test(script_that_two_have_forgotten),

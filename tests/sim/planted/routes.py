@@ -36,7 +36,7 @@ MUTANTS = [
         "engine/pause.c",
         "pause_mark(e, request->subject ? snib__request_op(request) : NULL, NULL);",
         "",
-        "unit_former",
+        "unit_redirects refused_once_waits_on",
     ),
     Mutant(
         "the pauses of a refused request do not grow",
