@@ -50,6 +50,10 @@ def state(group: freezing.Freezer) -> str:
     return "FROZEN" if "frozen 1" in (group.path / "cgroup.events").read_text() else "THAWED"
 
 
+# Beside much other work a group may take minutes to stand still, and only ./dev test --all lets a check stand still.
+pytestmark = pytest.mark.skipif(not os.environ.get("SNIB_TEST_ALL"), reason="only with --all")
+
+
 @pytest.fixture(autouse=True)
 def none_left() -> Iterator[None]:
     if subprocess.run([*FREEZING, "true"], capture_output=True).returncode:
@@ -65,10 +69,13 @@ def none_left() -> Iterator[None]:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_freezing_is_told_to_end(number: signal.Signals) -> None:
     with subprocess.Popen([*FREEZING, *ALWAYS, *SLEEP]) as process:
-        eventually("FROZEN")
-        group = freezing.Freezer.of(next(iter(sleepers())))
-        process.send_signal(number)
-        assert process.wait(300) == 128 + number
+        try:
+            eventually("FROZEN")
+            group = freezing.Freezer.of(next(iter(sleepers())))
+            process.send_signal(number)
+            assert process.wait(300) == 128 + number
+        finally:
+            process.kill()
     eventually("")
     assert group and not group.path.exists()
 
