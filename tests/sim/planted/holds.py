@@ -520,7 +520,7 @@ MUTANTS = [
         "engine/cluster.c",
         "request->kind == SNIB__REQ_RENEW && !snib__watchdog_prune(e, request->subject, now)",
         "false",
-        "unit_redirects",
+        "unit_former late_correction_by_ask",
     ),
     Mutant(
         "a re-entry is not counted among a hold's users",
