@@ -50,7 +50,7 @@ def state(group: freezing.Freezer) -> str:
     return "FROZEN" if "frozen 1" in (group.path / "cgroup.events").read_text() else "THAWED"
 
 
-# Beside much other work a group may take minutes to stand still, and only ./dev test --all lets a check stand still.
+# Only ./dev test --all lets a check stand still.
 pytestmark = pytest.mark.skipif(not os.environ.get("SNIB_TEST_ALL"), reason="only with --all")
 
 

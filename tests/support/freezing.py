@@ -71,9 +71,13 @@ class Freezer:
                 time.sleep(0.05)
 
 
-def told(number: int, _frame: object) -> None:
-    signal.signal(number, signal.SIG_IGN)
-    sys.exit(128 + number)  # what is frozen goes on before it is killed
+ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def pause(seconds: float) -> None:
+    """Or end now, if that is told.  The exception of a handler could be lost, for example where a file is closed."""
+    if told := signal.sigtimedwait(ENDS, seconds):
+        sys.exit(128 + told.si_signo)  # what is frozen goes on before it is killed
 
 
 def main() -> int:
@@ -89,14 +93,20 @@ def main() -> int:
         print(f"freezing: no freezer: {error}", file=sys.stderr)
         return 77
     times = 0
+
+    def begin() -> None:
+        freezer.join()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
     try:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, told)
-        process = subprocess.Popen(args.command, preexec_fn=freezer.join)
+        for number in ENDS:  # an ignored one would not be told
+            signal.signal(number, signal.SIG_DFL)
+        process = subprocess.Popen(args.command, preexec_fn=begin)
         while process.poll() is None:
-            time.sleep(random.uniform(0.05, 2 * args.every))
+            pause(random.uniform(0.05, 2 * args.every))
             freezer.freeze(True)
-            time.sleep(random.uniform(args.least, args.most) / 1000)
+            pause(random.uniform(args.least, args.most) / 1000)
             freezer.freeze(False)
             times += 1
     finally:

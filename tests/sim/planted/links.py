@@ -732,4 +732,11 @@ MUTANTS = [
         "link->proven)",
         "unit_links idle_connection",
     ),
+    Mutant(
+        "a member of a lock of several clients is corrected, whose fixed lease may be about to begin",
+        "engine/watchdog.c",
+        "return !hold->member;",
+        "return hold != NULL;",
+        "unit_redirects members_are_not_corrected",
+    ),
 ]
