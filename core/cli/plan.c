@@ -16,6 +16,7 @@
 #define RECHECK_S 2.625    /* the mean time between a waiter's attempts: 3 s less up to a quarter */
 #define BEAT_S 0.875 /* ... between those of a fair lock's waiters: 1 s less up to a quarter */
 #define POLL_S 0.128 /* ... of a spin lock's */
+#define ROUND_S 0.1  /* ... of a quorum's: pauses of up to 0.2 s */
 /* Holds are renewed together with those that are due up to a twelfth of the period later. */
 #define GROUPS_MOST 12.0
 /* A connection that has been silent for so long while somebody waits is pinged. */
@@ -121,22 +122,29 @@ static double batches(double holds, double shards)
     return holds * GROUPS_MOST / (holds + GROUPS_MOST); /* they were taken at any times */
 }
 
+/* Waiters of these hear no messages. */
+static bool is_polled(const struct plan *plan)
+{
+    return plan->kind == SPIN || plan->kind == QUORUM;
+}
+
 /* The mean time between a waiter's attempts, in seconds. */
 static double pause_of(const struct plan *plan)
 {
-    return plan->kind == SPIN   ? POLL_S
-           : plan->kind == FAIR ? BEAT_S
-                                : least(RECHECK_S, plan->lease_s * 5 / 6);
+    return plan->kind == SPIN     ? POLL_S
+           : plan->kind == QUORUM ? ROUND_S
+           : plan->kind == FAIR   ? BEAT_S
+                                  : least(RECHECK_S, plan->lease_s * 5 / 6);
 }
 
 /* Waiters ask again now and then; others begin to wait and are woken. */
 static void add_waits(struct flow *flow, const struct plan *plan, double shards)
 {
     double waiters = plan->waiters / shards, waits = plan->rate * plan->contended / shards;
-    bool is_polling = plan->kind == SPIN;
     double listeners = plan->locks > 0 ? most(1, plan->waiters / plan->locks) : 1;
-    add(flow, plan, plan->kind, REFUSED, waiters / pause_of(plan) + waits * (is_polling ? 1 : 2));
-    if (is_polling)
+    add(flow, plan, plan->kind, REFUSED,
+        waiters / pause_of(plan) + waits * (is_polled(plan) ? 1 : 2));
+    if (is_polled(plan))
         return;
     add(flow, plan, ANY, SUBSCRIBE, waits);
     add(flow, plan, ANY, UNSUBSCRIBE, waits);
@@ -150,7 +158,7 @@ static struct server server_of(const struct plan *plan, double shards)
     struct server server = {0};
     double period = plan->lease_s / 3, rate = plan->rate / shards, locks = plan->locks / shards;
     double holders = least(plan->clients, plan->locks);
-    bool waits = (plan->waiters > 0 || plan->rate * plan->contended > 0) && plan->kind != SPIN;
+    bool waits = (plan->waiters > 0 || plan->rate * plan->contended > 0) && !is_polled(plan);
     add(&server.pairs, plan, plan->kind, ACQUIRE, rate);
     add(&server.pairs, plan, plan->kind, RELEASE, rate);
     if (plan->is_durable) {

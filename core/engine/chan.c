@@ -13,6 +13,7 @@
 #include "engine/internal.h"
 #include "engine/route.h"
 #include "net/script.h"
+#include "net/slot.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -432,24 +433,34 @@ static bool chan_own(struct snib__engine *e, const char *what, const char *chann
     return gate != NULL;
 }
 
+/* The node does not carry the channel. */
+static void chan_misplace(struct snib__chan *chan, const struct snib__node *node)
+{
+    if (!chan || chan->node != node || chan->state != SNIB__CHAN_ASKED || !chan->waitqs)
+        return;
+    chan->state = SNIB__CHAN_OFF;
+    if (chan->redirects <= CHAN_CIRCLE)
+        chan->redirects++;
+}
+
 /* A sharded channel belongs to another node, or to none at present: subscribe
- * there, or before the next sleep.  Nodes that go on redirecting it to each other are asked at each sleep only. */
+ * there, or before the next sleep.  Nodes that go on redirecting it to each other are asked at each sleep only.  A node
+ * that is down gives one error for each channel, and the first is for all that it was asked for. */
 static bool chan_misplaced(struct snib__engine *e, struct snib__link *link, const char *text,
                            snib__time now)
 {
-    uint16_t slot;
     bool moved = strncmp(text, "MOVED ", 6) == 0, down = strncmp(text, "CLUSTERDOWN", 11) == 0;
     if (!e->slots || (!moved && !down))
         return false;
-    slot = moved ? (uint16_t)strtol(text + 6, NULL, 10) : 0;
-    for (uint32_t i = 0; i < e->chans_cap; i++)
+    long slot = moved ? strtol(text + 6, NULL, 10) : -1;
+    if (slot >= 0 && slot < SNIB__SLOTS)
+        for (const struct snib__gate *gate = e->slots[slot]; gate;
+             gate = snib__gate_neighbours(gate)->next)
+            chan_misplace(gate->waitq ? gate->waitq->chan : NULL, link->node);
+    for (uint32_t i = 0; i < e->chans_cap && down && link->asks; i++)
         for (struct snib__chan *chan = e->chans[i]; chan; chan = chan->next)
-            if (chan->node == link->node && chan->state == SNIB__CHAN_ASKED && chan->waitqs &&
-                (down || chan->waitqs->gate->slot == slot)) {
-                chan->state = SNIB__CHAN_OFF;
-                if (chan->redirects <= CHAN_CIRCLE)
-                    chan->redirects++;
-            }
+            chan_misplace(chan, link->node);
+    link->asks = link->asks && !down;
     struct snib__request none = {.kind = SNIB__REQ_ASK, .script = -1};
     return snib__route_redirected(e, link, &none, text, (uint32_t)strlen(text), now);
 }

@@ -606,12 +606,12 @@ static bool cluster_redirected(struct snib__engine *e, struct snib__link *link,
 static snib__time cluster_overdue(const struct snib__member *member)
 {
     struct snib__node *node = member->node;
+    if (!member->deposed)
+        return SNIB__NEVER;
     snib__time oldest = snib__node_ready(node) ? snib__node_oldest(node) : snib__lane_oldest(node);
     if (member->slots == 0 && member->named_at == 0 && snib__durable_since(node) < oldest)
         oldest = snib__durable_since(node);
-    if (!member->deposed || oldest == SNIB__NEVER)
-        return SNIB__NEVER;
-    return oldest + CLUSTER_SILENCE;
+    return oldest == SNIB__NEVER ? SNIB__NEVER : oldest + CLUSTER_SILENCE;
 }
 
 /* Since when its pub/sub link owes a reply, such as the one to a ping; SNIB__NEVER: it does not. */

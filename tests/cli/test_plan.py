@@ -128,7 +128,9 @@ class Plan(CommandCase):
         self.assertEqual(durable["pair_commands"], 200 + 100 + 20) # a WAIT for each, and each client counts the replicas
         quorum = self.told(*MUCH, "--quorum", "5")
         self.assertEqual((quorum["servers"], quorum["servers_needed"]), (5, 5))
-        self.assertEqual(quorum["server"]["commands"], one["server"]["commands"]) # each has what one would have
+        for part in ("pair", "renewal", "client"): # each has what one would have
+            self.assertEqual(quorum["server"][f"{part}_commands"], one["server"][f"{part}_commands"])
+        self.assertAlmostEqual(quorum["server"]["wait_commands"], 50 / .1 + 10, delta=1) # who ask again and again
         self.assertGreater(quorum["client"]["memory"], 4 * one["client"]["memory"])
         three, five = (self.told("--locks", "100000", "--quorum", n)["client"]["memory"] for n in ("3", "5"))
         self.assertGreater(five / three, 1.3) # a hold has one at each server
