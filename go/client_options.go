@@ -62,8 +62,8 @@ func ConnectTimeout(d time.Duration) Option {
 	return func(o *clientOptions) { o.connectTimeout = atLeastTick(d) }
 }
 
-// ReplyTimeout is the option reply_timeout: if a reply takes longer, the connection is closed. It takes 10ms to
-// 24h and defaults to 3s.
+// ReplyTimeout is the option reply_timeout: if no reply comes for so long while one is owed, the connection is
+// closed. It takes 10ms to 24h and defaults to 3s.
 func ReplyTimeout(d time.Duration) Option {
 	return func(o *clientOptions) { o.replyTimeout = atLeastTick(d) }
 }

@@ -6,7 +6,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "8a124c0e215da85a"
+#define SNIB_BUILD_ID "fc1b6f2d10a2f777"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -172,7 +172,8 @@ static const char *snib__address_text(const struct snib__address *address, char 
  *             latest; so does one for several members that are asked one after another.
  *             The client's patience is for a server that cannot be reached.  One that is connected, but silent, counts
  *             as such once a reply is overdue: after reply_timeout_ms, or a fifth of the lease if that is shorter.
- *             So "at most the client's patience" is the longer of these two times.
+ *             So "at most the client's patience" is the longer of these two times.  A server that replies, but slowly,
+ *             is waited for.
  * Unreachable a wait that ends while the server does not reply, or before it has confirmed this client's own
  *             earlier release of the lock, returns SNIB_ECONNECT or SNIB_EUNREACHABLE: whether the lock is free
  *             is unknown.  SNIB_BUSY and SNIB_TIMEDOUT mean that the server reported the lock as held, or that
@@ -376,7 +377,8 @@ typedef struct snib_client_options {
     int64_t lease_ms;           /* lease of renewed holds; 100 to 86400000; default 30000 */
     int64_t connect_timeout_ms; /* one attempt to connect, over all addresses of the host name, and
                                    the same again to resolve the name; default 3000 */
-    int64_t reply_timeout_ms;   /* if a reply takes longer, the connection is closed; default 3000 */
+    int64_t reply_timeout_ms;   /* if no reply comes for so long while one is owed, the connection
+                                   is closed; default 3000 */
     int64_t patience_ms;  /* how long to tolerate an unreachable server; default 5000 */
     int64_t try_timeout_ms; /* the same for one attempt: a wait of 0, or one that is shorter than a
                                round trip; default 1000 */
@@ -564,7 +566,7 @@ typedef struct snib_client_stats_data {
     uint64_t held;             /* current holds */
     uint64_t waiting;          /* current waiters */
     uint64_t memory;           /* bytes in use by the client, buffers included, but not the list of what it
-                                  has released lately (up to 450 KiB) */
+                                  has released lately (up to 512 KiB) */
     uint64_t wait_time[SNIB_HISTOGRAM_BUCKETS];
     uint64_t hold_time[SNIB_HISTOGRAM_BUCKETS];
     uint64_t lost_failover; /* losses by reason, continued */
@@ -8543,7 +8545,7 @@ X(max_hold, max_hold_ms, DURATION, READY, 1, 86400000, -1, "none:-1",
 X(connect_timeout, connect_timeout_ms, DURATION, READY, 1, 86400000, 3000, "",
   "time for one attempt to connect, over all addresses of the name, and the same again to resolve it")
 X(reply_timeout, reply_timeout_ms, DURATION, READY, 10, 86400000, 3000, "",
-  "if a reply takes longer, the connection is closed")
+  "if no reply comes for so long while one is owed, the connection is closed")
 X(patience, patience_ms, DURATION, READY, 1, 86400000, 5000, "",
   "how long an operation tolerates an unreachable server")
 X(try_timeout, try_timeout_ms, DURATION, READY, 1, 86400000, 1000, "",
@@ -8627,7 +8629,7 @@ X(max_hold, max_hold_ms, DURATION, READY, 1, 86400000, -1, "none:-1",
 X(connect_timeout, connect_timeout_ms, DURATION, READY, 1, 86400000, 3000, "",
   "time for one attempt to connect, over all addresses of the name, and the same again to resolve it")
 X(reply_timeout, reply_timeout_ms, DURATION, READY, 10, 86400000, 3000, "",
-  "if a reply takes longer, the connection is closed")
+  "if no reply comes for so long while one is owed, the connection is closed")
 X(patience, patience_ms, DURATION, READY, 1, 86400000, 5000, "",
   "how long an operation tolerates an unreachable server")
 X(try_timeout, try_timeout_ms, DURATION, READY, 1, 86400000, 1000, "",
@@ -16816,7 +16818,8 @@ struct snib__node { /* one server */
     int32_t told_failure; /* the last failure that was logged since it was ready; 0: none */
     int told_os_error;
     snib__time told_at;
-    snib__time refused_at;       /* when the last refusal to renew was logged; 0: none */
+    snib__time refused_at;       /* since when refusals to renew are logged; 0: none was */
+    uint64_t refused;            /* their first words: a bit for each */
     char words[SNIB__WORDS_MAX]; /* the server's own words, when it refused the handshake */
     char run_id[48];
     uint64_t history; /* of the data there, see conn.h */
@@ -17319,7 +17322,8 @@ static void snib__watchdog_remove(struct snib__engine *e, struct snib__hold *hol
 static void snib__watchdog_merge(struct snib__engine *e, struct snib__hold *chain);
 static void snib__watchdog_tick(struct snib__engine *e, snib__time now);
 static snib__time snib__watchdog_deadline(const struct snib__engine *e);
-static void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, snib__time sent_at,
+static void snib__watchdog_answer(struct snib__engine *e, struct snib__node *node,
+                           struct snib__batch *batch, snib__time sent_at,
                            const struct snib__value *reply, uint32_t n, int32_t error,
                            const char *text, snib__time now);
 /* A hold with a fixed lease is asked for at that time, if it is in doubt then. */
@@ -18761,8 +18765,11 @@ static const struct snib__script_text {
      "        return nil\n"
      "    end\n"
      "    local token = redis.pcall('incr', counter)\n"
+     "    if type(token) == 'table' then\n"
+     "        return token\n"
+     "    end\n"
      "    redis.pcall('persist', counter) -- see fenced_acquire\n"
-     "    return type(token) == 'table' and token or nil\n"
+     "    return nil\n"
      "end\n"
      "local added = {} -- members that were not held before, by an earlier try or by the one of which this is a late copy\n"
      "local function take(kind, lock, own, i)\n"
@@ -18818,7 +18825,7 @@ static const struct snib__script_text {
      "    return redis.error_reply(text or 'ERR the lease was refused')\n"
      "end\n"
      "return nil\n",
-     3874, "c4abef7a586ca4d65e66f48bb2626624071c5c79"},
+     3902, "2af69e7c06014daeac2601049cb227a74803e649"},
     {"multi_release",
      "local owner, kinds = ARGV[1], ARGV[2]\n"
      "local function read(lock)\n"
@@ -24557,24 +24564,34 @@ static bool chan_own(struct snib__engine *e, const char *what, const char *chann
     return gate != NULL;
 }
 
+/* The node does not carry the channel. */
+static void chan_misplace(struct snib__chan *chan, const struct snib__node *node)
+{
+    if (!chan || chan->node != node || chan->state != SNIB__CHAN_ASKED || !chan->waitqs)
+        return;
+    chan->state = SNIB__CHAN_OFF;
+    if (chan->redirects <= CHAN_CIRCLE)
+        chan->redirects++;
+}
+
 /* A sharded channel belongs to another node, or to none at present: subscribe
- * there, or before the next sleep.  Nodes that go on redirecting it to each other are asked at each sleep only. */
+ * there, or before the next sleep.  Nodes that go on redirecting it to each other are asked at each sleep only.  A node
+ * that is down gives one error for each channel, and the first is for all that it was asked for. */
 static bool chan_misplaced(struct snib__engine *e, struct snib__link *link, const char *text,
                            snib__time now)
 {
-    uint16_t slot;
     bool moved = strncmp(text, "MOVED ", 6) == 0, down = strncmp(text, "CLUSTERDOWN", 11) == 0;
     if (!e->slots || (!moved && !down))
         return false;
-    slot = moved ? (uint16_t)strtol(text + 6, NULL, 10) : 0;
-    for (uint32_t i = 0; i < e->chans_cap; i++)
+    long slot = moved ? strtol(text + 6, NULL, 10) : -1;
+    if (slot >= 0 && slot < SNIB__SLOTS)
+        for (const struct snib__gate *gate = e->slots[slot]; gate;
+             gate = snib__gate_neighbours(gate)->next)
+            chan_misplace(gate->waitq ? gate->waitq->chan : NULL, link->node);
+    for (uint32_t i = 0; i < e->chans_cap && down && link->asks; i++)
         for (struct snib__chan *chan = e->chans[i]; chan; chan = chan->next)
-            if (chan->node == link->node && chan->state == SNIB__CHAN_ASKED && chan->waitqs &&
-                (down || chan->waitqs->gate->slot == slot)) {
-                chan->state = SNIB__CHAN_OFF;
-                if (chan->redirects <= CHAN_CIRCLE)
-                    chan->redirects++;
-            }
+            chan_misplace(chan, link->node);
+    link->asks = link->asks && !down;
     struct snib__request none = {.kind = SNIB__REQ_ASK, .script = -1};
     return snib__route_redirected(e, link, &none, text, (uint32_t)strlen(text), now);
 }
@@ -25462,12 +25479,12 @@ static bool cluster_redirected(struct snib__engine *e, struct snib__link *link,
 static snib__time cluster_overdue(const struct snib__member *member)
 {
     struct snib__node *node = member->node;
+    if (!member->deposed)
+        return SNIB__NEVER;
     snib__time oldest = snib__node_ready(node) ? snib__node_oldest(node) : snib__lane_oldest(node);
     if (member->slots == 0 && member->named_at == 0 && snib__durable_since(node) < oldest)
         oldest = snib__durable_since(node);
-    if (!member->deposed || oldest == SNIB__NEVER)
-        return SNIB__NEVER;
-    return oldest + CLUSTER_SILENCE;
+    return oldest == SNIB__NEVER ? SNIB__NEVER : oldest + CLUSTER_SILENCE;
 }
 
 /* Since when its pub/sub link owes a reply, such as the one to a ping; SNIB__NEVER: it does not. */
@@ -29828,6 +29845,7 @@ static void node_set_address(struct snib__node *node, const struct snib__address
     node->address = *address;
     node->addressed = true;
     node->told_failure = 0;
+    node->refused_at = 0;
     static const char what[] = "sentinel ";
     size_t n = node->kind == SNIB__A_SENTINEL ? sizeof what - 1 : 0;
     memcpy(node->where, what, n);
@@ -30462,8 +30480,8 @@ static void snib__node_answer(struct snib__engine *e, struct snib__link *link,
         int32_t code = node_send_again(e, link, request, now);
         if (code == SNIB_OK)
             return;
-        if (request->kind != SNIB__REQ_RENEW) /* the watchdog retries it in any case */
-            error = code;
+        if (request->kind != SNIB__REQ_RENEW || code == SNIB_EPERM)
+            error = code; /* the watchdog retries it in any case */
     }
     if (!request->subject)
         return;
@@ -30484,7 +30502,8 @@ static void snib__node_answer(struct snib__engine *e, struct snib__link *link,
                                    now);
         break;
     case SNIB__REQ_RENEW:
-        snib__watchdog_answer(e, request->subject, request->sent_at, reply, n, error, text, now);
+        snib__watchdog_answer(e, node, request->subject, request->sent_at, reply, n, error, text,
+                              now);
         break;
     case SNIB__REQ_KILL: /* or there was nothing to end; the link may owe the end of a later connection by now */
         if (((struct snib__link *)request->subject)->conn.kill_id == (int64_t)request->number)
@@ -33894,7 +33913,8 @@ static bool tenure_is_refused(const struct snib__waitq *waitq)
     return asked != NULL;
 }
 
-/* What shortens the lease of its number, and is astray, would be taken for older than what follows it. */
+/* What shortens the lease of its number, and is astray, would be taken for older than what follows it.  That may be on its
+ * way where leases are corrected, and a member may get a longer one. */
 static bool tenure_can_pass(const struct snib__engine *e, const struct snib__hold *hold,
                             snib__time now)
 {
@@ -33902,6 +33922,7 @@ static bool tenure_can_pass(const struct snib__engine *e, const struct snib__hol
     return e->config.tenure && (hold->gate->kind->traits & SNIB__TENURE) && waitq && waitq->head &&
            !tenure_is_refused(waitq) && hold->phase == SNIB__HELD && tenure_plain(hold) &&
            tenure_plain(waitq->head->hold) && !snib__extend_is_undone(e, hold) &&
+           !(waitq->head->hold->member && hold->gate->node->moved_back) &&
            snib__hold_state(e, hold, now) == SNIB_HOLD_VALID;
 }
 
@@ -34666,6 +34687,7 @@ static snib__time snib__waitq_deadline(const struct snib__engine *e)
  */
 
 #include <stdlib.h>
+#include <string.h>
 
 #define WATCHDOG_IDS_MAX 400                   /* a hold with more has a batch of its own */
 #define WATCHDOG_WINDOW 1000                   /* in a cluster */
@@ -34852,12 +34874,15 @@ static void watchdog_put(struct snib__batch *batch, struct snib__hold *hold)
 }
 
 /* Send a batch of the first of n holds of one node and kind; in a cluster, as far as they share a
- * slot.  Returns how many are in it, or 0. */
+ * slot; and where leases are corrected, as far as theirs may be, or may not.  Returns how many are in it, or 0. */
 static uint32_t watchdog_send_batch(struct snib__engine *e, struct snib__hold *const *holds,
                                     uint32_t n, snib__time now)
 {
     uint32_t ids = watchdog_ids(holds[0]), most = 1;
+    bool corrects = watchdog_corrects(e, holds[0]->gate->node);
+    bool may_shorten = watchdog_may_shorten(holds[0]);
     while (most < n && most < SNIB__BATCH_MAX && holds[most]->gate->slot == holds[0]->gate->slot &&
+           (!corrects || watchdog_may_shorten(holds[most]) == may_shorten) &&
            (ids += watchdog_ids(holds[most])) <= WATCHDOG_IDS_MAX)
         most++;
     struct snib__batch *batch = snib__batch_new(e, most);
@@ -34866,11 +34891,9 @@ static uint32_t watchdog_send_batch(struct snib__engine *e, struct snib__hold *c
     batch->lease_ms = (int64_t)(e->config.lease / SNIB__MS);
     batch->node = holds[0]->gate->node;
     batch->kind = holds[0]->gate->kind->kind;
-    batch->exact = watchdog_corrects(e, batch->node);
-    for (uint32_t i = 0; i < most; i++) {
+    batch->exact = corrects && may_shorten;
+    for (uint32_t i = 0; i < most; i++)
         watchdog_put(batch, holds[i]);
-        batch->exact = batch->exact && watchdog_may_shorten(holds[i]);
-    }
     if (snib__node_send(e, SNIB__REQ_RENEW, batch, 0, now) < 0) {
         snib__batch_recycle(e, batch);
         return 0;
@@ -35160,28 +35183,35 @@ static bool watchdog_moved(const struct snib__engine *e, const struct snib__batc
     return true;
 }
 
-/* Holds of the batch that are unchanged and still held get a new deadline, or are lost. */
-/* Until the holds are lost, nothing else says so. */
+/* Until the holds are lost, nothing else says so.  Each reason, which is the first
+ * word, is told once in a while. */
 static void watchdog_tell_refusal(struct snib__engine *e, struct snib__node *node, const char *text,
                                   size_t n, snib__time now)
 {
     char words[SNIB__WORDS_MAX];
-    if (node->refused_at && now < node->refused_at + WATCHDOG_TELL_AGAIN)
+    const uint64_t reason = 1ULL << (snib__hash(text, strcspn(text, " ")) & 63);
+    if (node->refused_at == 0 || now >= node->refused_at + WATCHDOG_TELL_AGAIN) {
+        node->refused_at = now;
+        node->refused = 0;
+    }
+    if (node->refused & reason)
         return;
-    node->refused_at = now;
+    node->refused |= reason;
     snib__words(words, sizeof words, text, n, e->config.login.password);
     snib__engine_log(e, SNIB_LOG_WARNING, "%s refuses to renew locks: %s",
                      snib__node_where(e, node), words);
 }
 
-static void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, snib__time sent_at,
+/* Holds of the batch that are unchanged and still held get a new deadline, or are lost. */
+static void snib__watchdog_answer(struct snib__engine *e, struct snib__node *node,
+                           struct snib__batch *batch, snib__time sent_at,
                            const struct snib__value *reply, uint32_t n, int32_t error,
                            const char *text, snib__time now)
 {
     if (error || reply->type != SNIB__RESP_ARRAY) {
         struct snib__renewals *list = &batch->node->renewals[batch->kind];
         if (error && error != SNIB_AGAIN) /* that is want of memory */
-            watchdog_tell_refusal(e, batch->node, text, (size_t)reply->count, now);
+            watchdog_tell_refusal(e, node, text, (size_t)reply->count, now);
         list->retry = now + e->config.lease / 20;
         /* One lock's missing permission fails the whole command: the others must not suffer. */
         list->alone = list->alone || (error == SNIB_EPERM && batch->n > 1);

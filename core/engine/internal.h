@@ -436,7 +436,8 @@ void snib__watchdog_remove(struct snib__engine *e, struct snib__hold *hold);
 void snib__watchdog_merge(struct snib__engine *e, struct snib__hold *chain);
 void snib__watchdog_tick(struct snib__engine *e, snib__time now);
 snib__time snib__watchdog_deadline(const struct snib__engine *e);
-void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, snib__time sent_at,
+void snib__watchdog_answer(struct snib__engine *e, struct snib__node *node,
+                           struct snib__batch *batch, snib__time sent_at,
                            const struct snib__value *reply, uint32_t n, int32_t error,
                            const char *text, snib__time now);
 /* A hold with a fixed lease is asked for at that time, if it is in doubt then. */

@@ -19,6 +19,7 @@ static void node_set_address(struct snib__node *node, const struct snib__address
     node->address = *address;
     node->addressed = true;
     node->told_failure = 0;
+    node->refused_at = 0;
     static const char what[] = "sentinel ";
     size_t n = node->kind == SNIB__A_SENTINEL ? sizeof what - 1 : 0;
     memcpy(node->where, what, n);
@@ -653,8 +654,8 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
         int32_t code = node_send_again(e, link, request, now);
         if (code == SNIB_OK)
             return;
-        if (request->kind != SNIB__REQ_RENEW) /* the watchdog retries it in any case */
-            error = code;
+        if (request->kind != SNIB__REQ_RENEW || code == SNIB_EPERM)
+            error = code; /* the watchdog retries it in any case */
     }
     if (!request->subject)
         return;
@@ -675,7 +676,8 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
                                    now);
         break;
     case SNIB__REQ_RENEW:
-        snib__watchdog_answer(e, request->subject, request->sent_at, reply, n, error, text, now);
+        snib__watchdog_answer(e, node, request->subject, request->sent_at, reply, n, error, text,
+                              now);
         break;
     case SNIB__REQ_KILL: /* or there was nothing to end; the link may owe the end of a later connection by now */
         if (((struct snib__link *)request->subject)->conn.kill_id == (int64_t)request->number)

@@ -294,7 +294,8 @@ struct snib__node { /* one server */
     int32_t told_failure; /* the last failure that was logged since it was ready; 0: none */
     int told_os_error;
     snib__time told_at;
-    snib__time refused_at;       /* when the last refusal to renew was logged; 0: none */
+    snib__time refused_at;       /* since when refusals to renew are logged; 0: none was */
+    uint64_t refused;            /* their first words: a bit for each */
     char words[SNIB__WORDS_MAX]; /* the server's own words, when it refused the handshake */
     char run_id[48];
     uint64_t history; /* of the data there, see conn.h */

@@ -36,7 +36,8 @@ static bool tenure_is_refused(const struct snib__waitq *waitq)
     return asked != NULL;
 }
 
-/* What shortens the lease of its number, and is astray, would be taken for older than what follows it. */
+/* What shortens the lease of its number, and is astray, would be taken for older than what follows it.  That may be on its
+ * way where leases are corrected, and a member may get a longer one. */
 static bool tenure_can_pass(const struct snib__engine *e, const struct snib__hold *hold,
                             snib__time now)
 {
@@ -44,6 +45,7 @@ static bool tenure_can_pass(const struct snib__engine *e, const struct snib__hol
     return e->config.tenure && (hold->gate->kind->traits & SNIB__TENURE) && waitq && waitq->head &&
            !tenure_is_refused(waitq) && hold->phase == SNIB__HELD && tenure_plain(hold) &&
            tenure_plain(waitq->head->hold) && !snib__extend_is_undone(e, hold) &&
+           !(waitq->head->hold->member && hold->gate->node->moved_back) &&
            snib__hold_state(e, hold, now) == SNIB_HOLD_VALID;
 }
 

@@ -20,6 +20,7 @@
 #include "engine/internal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define WATCHDOG_IDS_MAX 400                   /* a hold with more has a batch of its own */
 #define WATCHDOG_WINDOW 1000                   /* in a cluster */
@@ -206,12 +207,15 @@ static void watchdog_put(struct snib__batch *batch, struct snib__hold *hold)
 }
 
 /* Send a batch of the first of n holds of one node and kind; in a cluster, as far as they share a
- * slot.  Returns how many are in it, or 0. */
+ * slot; and where leases are corrected, as far as theirs may be, or may not.  Returns how many are in it, or 0. */
 static uint32_t watchdog_send_batch(struct snib__engine *e, struct snib__hold *const *holds,
                                     uint32_t n, snib__time now)
 {
     uint32_t ids = watchdog_ids(holds[0]), most = 1;
+    bool corrects = watchdog_corrects(e, holds[0]->gate->node);
+    bool may_shorten = watchdog_may_shorten(holds[0]);
     while (most < n && most < SNIB__BATCH_MAX && holds[most]->gate->slot == holds[0]->gate->slot &&
+           (!corrects || watchdog_may_shorten(holds[most]) == may_shorten) &&
            (ids += watchdog_ids(holds[most])) <= WATCHDOG_IDS_MAX)
         most++;
     struct snib__batch *batch = snib__batch_new(e, most);
@@ -220,11 +224,9 @@ static uint32_t watchdog_send_batch(struct snib__engine *e, struct snib__hold *c
     batch->lease_ms = (int64_t)(e->config.lease / SNIB__MS);
     batch->node = holds[0]->gate->node;
     batch->kind = holds[0]->gate->kind->kind;
-    batch->exact = watchdog_corrects(e, batch->node);
-    for (uint32_t i = 0; i < most; i++) {
+    batch->exact = corrects && may_shorten;
+    for (uint32_t i = 0; i < most; i++)
         watchdog_put(batch, holds[i]);
-        batch->exact = batch->exact && watchdog_may_shorten(holds[i]);
-    }
     if (snib__node_send(e, SNIB__REQ_RENEW, batch, 0, now) < 0) {
         snib__batch_recycle(e, batch);
         return 0;
@@ -514,28 +516,35 @@ static bool watchdog_moved(const struct snib__engine *e, const struct snib__batc
     return true;
 }
 
-/* Holds of the batch that are unchanged and still held get a new deadline, or are lost. */
-/* Until the holds are lost, nothing else says so. */
+/* Until the holds are lost, nothing else says so.  Each reason, which is the first
+ * word, is told once in a while. */
 static void watchdog_tell_refusal(struct snib__engine *e, struct snib__node *node, const char *text,
                                   size_t n, snib__time now)
 {
     char words[SNIB__WORDS_MAX];
-    if (node->refused_at && now < node->refused_at + WATCHDOG_TELL_AGAIN)
+    const uint64_t reason = 1ULL << (snib__hash(text, strcspn(text, " ")) & 63);
+    if (node->refused_at == 0 || now >= node->refused_at + WATCHDOG_TELL_AGAIN) {
+        node->refused_at = now;
+        node->refused = 0;
+    }
+    if (node->refused & reason)
         return;
-    node->refused_at = now;
+    node->refused |= reason;
     snib__words(words, sizeof words, text, n, e->config.login.password);
     snib__engine_log(e, SNIB_LOG_WARNING, "%s refuses to renew locks: %s",
                      snib__node_where(e, node), words);
 }
 
-void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, snib__time sent_at,
+/* Holds of the batch that are unchanged and still held get a new deadline, or are lost. */
+void snib__watchdog_answer(struct snib__engine *e, struct snib__node *node,
+                           struct snib__batch *batch, snib__time sent_at,
                            const struct snib__value *reply, uint32_t n, int32_t error,
                            const char *text, snib__time now)
 {
     if (error || reply->type != SNIB__RESP_ARRAY) {
         struct snib__renewals *list = &batch->node->renewals[batch->kind];
         if (error && error != SNIB_AGAIN) /* that is want of memory */
-            watchdog_tell_refusal(e, batch->node, text, (size_t)reply->count, now);
+            watchdog_tell_refusal(e, node, text, (size_t)reply->count, now);
         list->retry = now + e->config.lease / 20;
         /* One lock's missing permission fails the whole command: the others must not suffer. */
         list->alone = list->alone || (error == SNIB_EPERM && batch->n > 1);

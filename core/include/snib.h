@@ -19,7 +19,8 @@
  *             latest; so does one for several members that are asked one after another.
  *             The client's patience is for a server that cannot be reached.  One that is connected, but silent, counts
  *             as such once a reply is overdue: after reply_timeout_ms, or a fifth of the lease if that is shorter.
- *             So "at most the client's patience" is the longer of these two times.
+ *             So "at most the client's patience" is the longer of these two times.  A server that replies, but slowly,
+ *             is waited for.
  * Unreachable a wait that ends while the server does not reply, or before it has confirmed this client's own
  *             earlier release of the lock, returns SNIB_ECONNECT or SNIB_EUNREACHABLE: whether the lock is free
  *             is unknown.  SNIB_BUSY and SNIB_TIMEDOUT mean that the server reported the lock as held, or that
@@ -223,7 +224,8 @@ typedef struct snib_client_options {
     int64_t lease_ms;           /* lease of renewed holds; 100 to 86400000; default 30000 */
     int64_t connect_timeout_ms; /* one attempt to connect, over all addresses of the host name, and
                                    the same again to resolve the name; default 3000 */
-    int64_t reply_timeout_ms;   /* if a reply takes longer, the connection is closed; default 3000 */
+    int64_t reply_timeout_ms;   /* if no reply comes for so long while one is owed, the connection
+                                   is closed; default 3000 */
     int64_t patience_ms;  /* how long to tolerate an unreachable server; default 5000 */
     int64_t try_timeout_ms; /* the same for one attempt: a wait of 0, or one that is shorter than a
                                round trip; default 1000 */
@@ -411,7 +413,7 @@ typedef struct snib_client_stats_data {
     uint64_t held;             /* current holds */
     uint64_t waiting;          /* current waiters */
     uint64_t memory;           /* bytes in use by the client, buffers included, but not the list of what it
-                                  has released lately (up to 450 KiB) */
+                                  has released lately (up to 512 KiB) */
     uint64_t wait_time[SNIB_HISTOGRAM_BUCKETS];
     uint64_t hold_time[SNIB_HISTOGRAM_BUCKETS];
     uint64_t lost_failover; /* losses by reason, continued */

@@ -61,8 +61,11 @@ local function count(kind, lock, counter)
         return nil
     end
     local token = redis.pcall('incr', counter)
+    if type(token) == 'table' then
+        return token
+    end
     redis.pcall('persist', counter) -- see fenced_acquire
-    return type(token) == 'table' and token or nil
+    return nil
 end
 
 local added = {} -- members that were not held before, by an earlier try or by the one of which this is a late copy

@@ -29,7 +29,8 @@ class Options:
                         own (none)
     connect_timeout     time for one attempt to connect, over all addresses of the name, and the
                         same again to resolve it (3s)
-    reply_timeout       if a reply takes longer, the connection is closed (3s)
+    reply_timeout       if no reply comes for so long while one is owed, the connection is
+                        closed (3s)
     patience            how long an operation tolerates an unreachable server (5s)
     try_timeout         how long a wait of 0, or a very short one, tolerates an unreachable
                         server (1s)

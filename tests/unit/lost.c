@@ -434,6 +434,48 @@ static void refused_renewals_are_told(void **state)
     snib__engine_free(engine);
 }
 
+/* Answer everything else until a renewal is the oldest request on the way. */
+static void await_renewal(struct snib__engine *engine)
+{
+    while (on_the_way(engine) == 0 || oldest_script(engine) != SNIB__SCRIPT_MUTEX_RENEW) {
+        if (on_the_way(engine) > 0) {
+            answer(engine, "+OK\r\n");
+        } else {
+            now = snib__engine_deadline(engine);
+            snib__engine_tick(engine, now);
+        }
+    }
+}
+
+/* Another reason is told too, and so is the same one of another server. */
+static void every_refusal_is_told(void **state)
+{
+    (void)state;
+    const struct snib__address next = {.host = "next", .port = 1};
+    int at_next = 0;
+    struct snib__engine *engine = begin();
+    snib__engine_log_level(engine, SNIB_LOG_WARNING);
+    granted(engine, gate(engine, SNIB_SEMAPHORE, "connects"), &renewed);
+    now += SNIB__MS;
+    renewing(engine, &renewed);
+    answer(engine, "-MISCONF disk is full\r\n");
+    assert_int_equal(said(engine, "refuses to renew locks: MISCONF", &at_next, "next"), 1);
+    for (int i = 0; i < 2; i++) {
+        await_renewal(engine);
+        answer(engine, "-NOREPLICAS Not enough good replicas to write.\r\n");
+        assert_int_equal(said(engine, "refuses to renew locks: NOREPLICAS", &at_next, "next"), !i);
+    }
+    assert_int_equal(at_next, 0);
+    snib__node_readdress(engine, engine->home, &next, now);
+    await_connect(engine);
+    connect_link(engine);
+    await_renewal(engine);
+    answer(engine, "-NOREPLICAS Not enough good replicas to write.\r\n");
+    assert_int_equal(said(engine, "refuses to renew locks: NOREPLICAS", &at_next, "next:1"), 1);
+    assert_int_equal(at_next, 1);
+    snib__engine_free(engine);
+}
+
 /* A process stands still with many holds: that all their batches are late does not push a loss out of the log. */
 static void many_are_late(void **state)
 {
@@ -462,6 +504,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refused_renewals_are_told),
+        cmocka_unit_test(every_refusal_is_told),
         cmocka_unit_test(many_are_late),
         cmocka_unit_test(late_renewals),
         cmocka_unit_test(late_confirmation),

@@ -775,6 +775,23 @@ static void members_are_not_corrected(void **state)
     }
 }
 
+/* What is renewed in one command with members is corrected all the same. */
+static void others_are_corrected_beside_members(void **state)
+{
+    (void)state;
+    for (int first = 0; first < 2; first++) {
+        struct snib__engine *engine = begin_cluster("a:0-16383");
+        struct snib__hold *one = held(engine, "{m}1"), *other = held(engine, "{m}2");
+        (first ? one : other)->member = true;
+        one->gate->node->moved_back = true;
+        peers[0].lease_ms = peers[0].renewals = 0;
+        pass(engine, now + 11 * SECOND);
+        assert_int_equal(peers[0].renewals, 2);
+        assert_true(first ? peers[0].lease_ms < 0 : peers[0].lease_ms > 0);
+        snib__engine_free(engine);
+    }
+}
+
 /* What was refused for a moment and is served since waits for the lock for as long as it may. */
 static void refused_once_waits_on(void **state)
 {
@@ -796,6 +813,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refused_once_waits_on),
         cmocka_unit_test(members_are_not_corrected),
+        cmocka_unit_test(others_are_corrected_beside_members),
         cmocka_unit_test(ask_is_for_one_request),
         cmocka_unit_test(forgotten_script_is_asked_for_again),
         cmocka_unit_test(script_that_two_have_forgotten),

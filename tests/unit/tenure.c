@@ -575,7 +575,7 @@ static void other_holds_by_command(void **state)
 static void doubts_by_command(void **state)
 {
     (void)state;
-    enum { EXTENDED, INHERITED, MOVED_CLOCK, ASTRAY, OFF, DOUBTS };
+    enum { EXTENDED, INHERITED, MOVED_CLOCK, ASTRAY, CORRECTED, OFF, DOUBTS };
     for (int doubt = 0; doubt < DOUBTS; doubt++) {
         struct snib__engine *engine = begin_tenure();
         struct snib__op *next;
@@ -596,6 +596,9 @@ static void doubts_by_command(void **state)
             engine->home->moved_at = now;
         } else if (doubt == ASTRAY) { /* something that shortens its lease may still arrive */
             engine->home->shortens_at = now;
+        } else if (doubt == CORRECTED) { /* ... to a member, whose lease may become longer */
+            engine->home->moved_back = true;
+            next->hold->member = true;
         } else {
             engine->config.tenure = false;
         }

@@ -125,6 +125,9 @@ def test_multi_is_refused_in_the_middle(run: Scripts) -> None:
     run.redis.set(COUNTER, "text")
     refused(multi(run), "not an integer")
     assert run.state() == {COUNTER: "text"}
+    run.redis.pexpire(COUNTER, 10000)
+    refused(multi(run), "not an integer")
+    assert run.redis.pttl(COUNTER) > 0, "it is other data, which stays as it is"
     run.redis.delete(COUNTER)
     run.redis.acl_setuser(
         "weak",
