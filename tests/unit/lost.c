@@ -466,6 +466,7 @@ static void every_refusal_is_told(void **state)
         assert_int_equal(said(engine, "refuses to renew locks: NOREPLICAS", &at_next, "next"), !i);
     }
     assert_int_equal(at_next, 0);
+    cut_link(engine);
     snib__node_readdress(engine, engine->home, &next, now);
     await_connect(engine);
     connect_link(engine);
