@@ -781,7 +781,10 @@ static void others_are_corrected_beside_members(void **state)
     (void)state;
     for (int first = 0; first < 2; first++) {
         struct snib__engine *engine = begin_cluster("a:0-16383");
-        struct snib__hold *one = held(engine, "{m}1"), *other = held(engine, "{m}2");
+        struct snib__op *begun[] = {acquire(engine, gate(engine, SNIB_MUTEX, "{m}1"), 0),
+                                    acquire(engine, gate(engine, SNIB_MUTEX, "{m}2"), 0)};
+        pass(engine, now + SECOND);
+        struct snib__hold *one = acquired(engine, begun[0]), *other = acquired(engine, begun[1]);
         (first ? one : other)->member = true;
         one->gate->node->moved_back = true;
         peers[0].lease_ms = peers[0].renewals = 0;
