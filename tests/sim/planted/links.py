@@ -739,4 +739,25 @@ MUTANTS = [
         "return hold != NULL;",
         "unit_redirects members_are_not_corrected",
     ),
+    Mutant(
+        "one member keeps what is renewed with it from being corrected",
+        "engine/watchdog.c",
+        "(!corrects || watchdog_may_shorten(holds[most]) == may_shorten) &&",
+        "",
+        "unit_redirects others_are_corrected",
+    ),
+    Mutant(
+        "that the next server refuses to renew as well is not told",
+        "engine/node.c",
+        "    node->told_failure = 0;\n    node->refused_at = 0;",
+        "    node->told_failure = 0;",
+        "unit_lost every_refusal_is_told",
+    ),
+    Mutant(
+        "only the first reason of a refusal to renew is told",
+        "engine/watchdog.c",
+        "if (node->refused & reason)",
+        "if (node->refused)",
+        "unit_lost every_refusal_is_told",
+    ),
 ]

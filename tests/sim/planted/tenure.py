@@ -195,4 +195,11 @@ MUTANTS = [
         "snib__hold_denied(held ? heir : hold, taken)",
         "unit_tenure failover_is_the_reason",
     ),
+    Mutant(
+        "a member inherits a number of which a correction may be astray",
+        "engine/tenure.c",
+        "!(waitq->head->hold->member && hold->gate->node->moved_back) &&",
+        "",
+        "unit_tenure doubts_by_command",
+    ),
 ]
