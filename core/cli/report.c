@@ -95,15 +95,20 @@ static bool is_read(void)
 /* Write a message; with --json as this object, which is freed. */
 static void put(const struct cli *cli, cJSON *object, const char *text)
 {
+    static bool is_cut; /* what was written last lacks the end of its line */
     char *json = cli->is_json ? cJSON_PrintUnformatted(object) : NULL;
     char *printable = cli_printable(text);
     char *line;
-    int n = json ? asprintf(&line, "%s\n", json) : asprintf(&line, "snib: %s\n", printable);
+    int n = asprintf(&line, "%s%s%s\n", is_cut ? "\n" : "",
+                     json ? "" : "snib: ", json ? json : printable);
+    int at = 0;
     if (n < 0)
         abort();
     /* A pipe that takes something takes so much without waiting. */
-    for (int at = 0; at < n && !(is_brief && !is_read()); at += PIPE_BUF)
+    for (; at < n && !(is_brief && !is_read()); at += PIPE_BUF)
         fwrite(line + at, 1, (size_t)(n - at < PIPE_BUF ? n - at : PIPE_BUF), stderr);
+    if (at > 0) /* else it is as it was */
+        is_cut = at < n;
     free(line);
     free(printable);
     cJSON_free(json);

@@ -15,6 +15,12 @@ from server import Server, wait_for
 OTHER = "11111111-1111-8111-8111-111111111111:1"
 
 
+def is_pending(pid, number):
+    """Whether the process has been sent this signal, and has neither acted on it nor read it."""
+    with open(f"/proc/{pid}/status") as file:
+        return int(re.search(r"ShdPnd:\s+(\w+)", file.read())[1], 16) >> number - 1 & 1
+
+
 class Hold(CommandCase):
     def held(self, *words, **options):
         """Start snib hold; return it once it has said that it holds the lock."""
@@ -117,6 +123,29 @@ class Hold(CommandCase):
         self.assertIn(b"holding", os.read(reader, 8192))
         os.close(reader)
         os.close(pipe)
+
+    def test_a_message_after_one_that_was_cut(self):
+        """It is on a line of its own."""
+        reader, pipe = os.pipe()
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 8192)
+        os.write(pipe, b"x" * 4095 + b"\n")
+        names = [f"{n:0400}" for n in range(100)]
+        process = subprocess.Popen([SNIB, "hold", *names, "--json"], env=self.env, stderr=pipe)
+        self.addCleanup(process.kill)
+        wait_for(lambda: select.select([], [pipe], [], 0)[1] == [], "the message")
+        process.send_signal(signal.SIGCONT) # which it reads when it has given up the rest
+        wait_for(lambda: not is_pending(process.pid, signal.SIGCONT), "the end of the message")
+        os.close(pipe)
+        with open(reader, "rb", buffering=0) as stderr:
+            text = stderr.read(8192)
+            self.server("DEL", names[0])
+            process.terminate()
+            while more := stderr.read(8192):
+                text += more
+        self.assertEqual(process.wait(60), LOST)
+        _, cut, *lines = text.decode().splitlines()
+        self.assertRegex(cut[:15] + cut[-20:], r'^{"event":"held"\d+$')
+        self.assertEqual([json.loads(line)["event"] for line in lines], ["lost"])
 
     def test_lost(self):
         process = self.held("a", "--lease", LEASE)
