@@ -59,7 +59,8 @@
 #define DEAF_NS (1LL * SECOND_NS) /* then a process is reported, and this is between two rounds */
 #define SILENCE_NS (1LL * SECOND_NS) /* the least that counts, but less with a short lease: */
 #define SILENCE_MIN_NS (SECOND_NS / 20)
-#define STOPS_MAX 50 /* that a stopped snib is told: the link must have room for the end */
+#define STOPS_MAX 50   /* that a stopped snib is told: the link must have room for the end */
+#define REFUSED_MAX 16 /* processes that are remembered because they were refused the terminal */
 #define LATE_NS (SECOND_NS / 20) /* a timer that is later shows that this process stood still */
 
 struct ward {
@@ -79,13 +80,14 @@ struct ward {
     bool is_orphan; /* the link was closed */
     bool is_over;   /* COMMAND has ended: only its rest is left */
     bool is_told_deaf;
-    int stops_n;         /* stops since snib's last word */
-    int64_t continued;   /* signals from snib that continue COMMAND */
-    int64_t deadline_ns; /* of the hold */
-    int64_t most_ns;     /* that was ever left of it, when snib said so */
-    int64_t silent_ns;   /* when snib's silence counts; INT64_MAX: never */
-    int64_t kill_ns;     /* when grace ends; INT64_MAX: nothing is being ended */
-    int64_t killed_ns;   /* the first SIGKILL; 0: none */
+    pid_t refused[REFUSED_MAX]; /* children that were refused the terminal; 0: none */
+    int stops_n;                /* stops since snib's last word */
+    int64_t continued;          /* signals from snib that continue COMMAND */
+    int64_t deadline_ns;        /* of the hold */
+    int64_t most_ns;            /* that was ever left of it, when snib said so */
+    int64_t silent_ns;          /* when snib's silence counts; INT64_MAX: never */
+    int64_t kill_ns;            /* when grace ends; INT64_MAX: nothing is being ended */
+    int64_t killed_ns;          /* the first SIGKILL; 0: none */
 };
 
 /* Between SIGTERM and SIGKILL. */
@@ -377,11 +379,56 @@ static void on_ended(struct ward *ward, const siginfo_t *info)
         say(ward, is_exit ? GUARD_ENDED : GUARD_KILLED, info->si_status);
 }
 
-/* COMMAND has ended, and what it has left gets no terminal: it would wait for one for ever, and hold the lock. */
-static void refuse_terminal(pid_t pid)
+/* COMMAND and what is in its group, which it may have left. */
+static void signal_command(const struct ward *ward, int sig)
 {
-    kill(pid, SIGHUP);
-    kill(pid, SIGCONT);
+    kill(-ward->command, sig);
+    if (getpgid(ward->command) != ward->command)
+        kill(ward->command, sig);
+}
+
+/* Its place in the list of those that were refused the terminal; pid 0: one that is free.  NULL: there is none. */
+static pid_t *find_refused(struct ward *ward, pid_t pid)
+{
+    for (int i = 0; i < REFUSED_MAX; i++)
+        if (ward->refused[i] == pid)
+            return &ward->refused[i];
+    return NULL;
+}
+
+static void forget_refused(struct ward *ward, pid_t pid)
+{
+    pid_t *place = find_refused(ward, pid);
+    if (place)
+        *place = 0;
+}
+
+/* COMMAND, or what it has left, was stopped because it asked for a terminal that it does not get: it would wait for one
+ * for ever, and hold the lock.  If SIGHUP does not end it, it asks again as soon as it is continued, without end: so then
+ * everything is ended.  Likewise if there are more such processes than can be remembered. */
+static void refuse_terminal(struct ward *ward, pid_t pid)
+{
+    pid_t *place = find_refused(ward, pid) ? NULL : find_refused(ward, 0);
+    if (place && pid == ward->command) {
+        signal_command(ward, SIGHUP);
+        signal_command(ward, SIGCONT);
+    } else if (place) {
+        kill(pid, SIGHUP);
+        kill(pid, SIGCONT);
+    } else if (ward->kill_ns == INT64_MAX) {
+        say(ward, GUARD_INSISTS, pid);
+        end_all(ward, kill_after_ns(ward));
+    }
+    if (place)
+        *place = pid;
+}
+
+/* snib says that COMMAND is such a process. */
+static void on_refused(struct ward *ward)
+{
+    ward->continued++;
+    if (ward->command > 0)
+        refuse_terminal(ward, ward->command);
 }
 
 /* Reap processes that have ended, and note stops.  False: none is left, or the rest may stay. */
@@ -392,13 +439,15 @@ static bool reap(struct ward *ward)
     int result;
     while ((result = waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WNOHANG)) == 0 && info.si_pid) {
         bool is_stop = info.si_code == CLD_STOPPED;
+        if (!is_stop)
+            forget_refused(ward, info.si_pid);
         if (info.si_pid == ward->command && is_stop && ward->stops_n++ < STOPS_MAX)
             say(ward, GUARD_STOPPED, info.si_status);
         else if (info.si_pid == ward->command && !is_stop)
             on_ended(ward, &info);
         else if (ward->is_over && is_stop &&
                  (info.si_status == SIGTTIN || info.si_status == SIGTTOU))
-            refuse_terminal(info.si_pid);
+            refuse_terminal(ward, info.si_pid);
         info.si_pid = 0;
     }
     if (result != 0 && errno == ECHILD && ward->is_over)
@@ -411,14 +460,6 @@ static bool reap(struct ward *ward)
     if (!is_ending && ward->cli->rest == REST_END)
         end_all(ward, kill_after_ns(ward));
     return true;
-}
-
-/* COMMAND and what is in its group, which it may have left. */
-static void signal_command(const struct ward *ward, int sig)
-{
-    kill(-ward->command, sig);
-    if (getpgid(ward->command) != ward->command)
-        kill(ward->command, sig);
 }
 
 static void forward(struct ward *ward, int sig)
@@ -451,6 +492,8 @@ static void listen_to_snib(struct ward *ward)
             on_held(ward, message.deadline_ns);
         else if (message.word == GUARD_SIGNAL)
             forward(ward, message.value);
+        else if (message.word == GUARD_REFUSED)
+            on_refused(ward);
         else if (message.word == GUARD_LOST)
             on_told(ward);
     }

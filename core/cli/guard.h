@@ -24,8 +24,9 @@ enum guard_word {
     GUARD_GO = 1, /* fork for COMMAND; deadline; value: whether there is a terminal to lend */
     GUARD_EXEC, /* the child may become COMMAND: it has the terminal if it is to; token, deadline */
     GUARD_HELD, /* the lock is held; deadline */
-    GUARD_SIGNAL, /* value: a signal for COMMAND */
-    GUARD_LOST,   /* the lock is lost */
+    GUARD_SIGNAL,  /* value: a signal for COMMAND */
+    GUARD_LOST,    /* the lock is lost */
+    GUARD_REFUSED, /* COMMAND asked for a terminal that nobody can give it */
     /* from the guardian */
     GUARD_STARTED, /* the child waits for GUARD_EXEC; value: COMMAND's process group */
     GUARD_FAILED,  /* COMMAND could not be run; value: errno, or 0: the lock was lost before */
@@ -33,6 +34,7 @@ enum guard_word {
     GUARD_ENDED,   /* value: its exit code */
     GUARD_KILLED,  /* instead; value: the signal that ended it */
     GUARD_DEAF,    /* value: a process that cannot be ended, or GUARD_HIDDEN */
+    GUARD_INSISTS, /* value: a process that asked again for a terminal: everything is being ended */
     GUARD_ASK,     /* whether the lock is still held; snib answers whatever wakes it */
     GUARD_EXPIRED, /* snib did not say in time that the lock is still held */
     GUARD_EMPTY    /* no process of COMMAND is left; the last message */

@@ -35,7 +35,8 @@
  *
  * While snib is stopped the lock is not renewed, so the hold is checked before COMMAND is continued.
  * If it cannot stop, because no shell could continue it (process 1, or an orphaned process group),
- * COMMAND is continued; but if it asked for a terminal that nobody can give it, it gets SIGHUP.
+ * COMMAND is continued; but if it asked for a terminal that nobody can give it, it gets SIGHUP, and is
+ * ended if it asks again.
  */
 #include "guard.h"
 #include "kin.h"
@@ -126,8 +127,8 @@ static void take_terminal_back(struct run *run, bool is_killed)
 static void tell_guard(struct run *run, enum guard_word word, int value)
 {
     struct guard_message message = {.word = word, .value = value};
-    run->continued += word == GUARD_SIGNAL &&
-                      (value == SIGCONT || value == SIGTERM || value == SIGHUP); /* see forward() */
+    bool is_continued = value == SIGCONT || value == SIGTERM || value == SIGHUP; /* see forward() */
+    run->continued += word == GUARD_REFUSED || (word == GUARD_SIGNAL && is_continued);
     guard_tell(&run->guard, &message);
 }
 
@@ -156,7 +157,7 @@ static void on_stopped(struct run *run, int sig)
     if (signals_stop(is_all ? 0 : getpid(), sig))
         return; /* SIGCONT is there to be read */
     if (is_request)
-        tell_guard(run, GUARD_SIGNAL, SIGHUP);
+        tell_guard(run, GUARD_REFUSED, 0);
     else
         continue_command(run);
 }
@@ -280,6 +281,16 @@ static void on_deaf(struct run *run, int pid)
     cli_tell(run->cli, "warning", text);
 }
 
+static void on_insisting(struct run *run, int pid)
+{
+    char text[160];
+    snprintf(text, sizeof text,
+             "process %d asks again for a terminal that it cannot have, so all that runs under the "
+             "lock is ended",
+             pid);
+    cli_tell(run->cli, "warning", text);
+}
+
 /* Handle the guardian's messages.  Returns COMMAND's exit code when no process of it is left, else
  * -1. */
 static int take_words(struct run *run)
@@ -305,6 +316,8 @@ static int take_words(struct run *run)
                       "snib was stopped, or too slow, until the lease was about to end");
         } else if (message.word == GUARD_DEAF) {
             on_deaf(run, message.value);
+        } else if (message.word == GUARD_INSISTS) {
+            on_insisting(run, message.value);
         } else if (message.word == GUARD_EMPTY) {
             return run->code;
         }

@@ -8,6 +8,7 @@ import resource
 import select
 import signal
 import sys
+import tempfile
 import termios
 import unittest
 
@@ -432,12 +433,24 @@ class JobControl(CommandCase):
         terminal.write(b"\x1a")
         terminal.expect("stopped 148")
 
+    def rest_that_asks(self, before="", options=""):
+        """What a command leaves asks for the terminal when that was taken back; before: other words of it."""
+        script = (f"(while kill -0 $$ || {{ set -- $({WHOSE}); test $1 = $2; }}; do sleep .02; done 2>/dev/null; {before}exec cat) "
+                  "</dev/tty & exit 3")
+        return self.on_terminal(f"{SNIB} run a --rest wait {options} -- sh -c '{script}'; echo code $?")
+
     def test_the_rest_gets_no_terminal(self):
         """It would wait for it for ever, and hold the lock."""
-        script = (f"(while kill -0 $$ || {{ set -- $({WHOSE}); test $1 = $2; }}; do sleep .02; done 2>/dev/null; exec cat) "
-                  "</dev/tty & exit 3")
-        terminal = self.on_terminal(f"{SNIB} run a --rest wait -- sh -c '{script}'; echo code $?")
-        terminal.expect("code 3")
+        self.rest_that_asks().expect("code 3")
+
+    def test_the_rest_that_asks_again(self):
+        """It ignores SIGHUP, as with nohup, so it is ended: by SIGTERM, and what ignores that by SIGKILL."""
+        for ignored in "HUP", "HUP TERM":
+            with self.subTest(ignored=ignored):
+                terminal = self.rest_that_asks(f'trap "" {ignored}; ', "--kill-after 100ms")
+                text = terminal.expect("code 3")
+                self.assertEqual(len(re.findall(r"snib: process \d+ asks again for a terminal", text)), 1, text)
+                self.assertFree("a")
 
     def test_no_shell_could_continue_it(self):
         """Then it is not stopped, as if there were no snib."""
@@ -449,18 +462,31 @@ class JobControl(CommandCase):
             terminal.write(line + b"\n")
             terminal.expect(f"got {line.decode()}")
 
+    def orphaned_ask(self, before="", options=""):
+        """A command asks for the terminal when the caller of snib has ended; before: more words of that caller.  Returns
+        the exit code, and what snib said."""
+        out = tempfile.mkdtemp(dir=self.folder.name)
+        script = f"touch {out}/ready; until test -e {out}/go; do sleep .02; done; read line </dev/tty"
+        run = f"{SNIB} run a {options} -- sh -c \"{script}\" 2>{out}/said"
+        terminal = self.on_terminal(f"sh -c '({before}{run}; echo $? >{out}/new; mv {out}/new {out}/code) &'; read line")
+        wait_for(lambda: os.path.exists(f"{out}/ready"), "the command")
+        wait_for(lambda: os.tcgetpgrp(terminal.descriptor) == terminal.pid, "the end of its caller")
+        open(f"{out}/go", "w").close()
+        wait_for(lambda: os.path.exists(f"{out}/code"), "the end")
+        with open(f"{out}/code") as code, open(f"{out}/said") as said:
+            return int(code.read()), said.read()
+
     def test_no_shell_could_give_it_the_terminal(self):
         """COMMAND would wait for it for ever, and hold the lock."""
-        out = f"{self.folder.name}/out"
-        script = f"touch {out}.ready; {self.until_go()}; read line </dev/tty"
-        terminal = self.on_terminal(f"sh -c '({SNIB} run a -- sh -c \"{script}\"; echo $? >{out}.new; mv {out}.new {out}) &'; "
-                                    "read line")
-        wait_for(lambda: os.path.exists(f"{out}.ready"), "the command")
-        wait_for(lambda: os.tcgetpgrp(terminal.descriptor) == terminal.pid, "the end of its caller")
-        self.go()
-        wait_for(lambda: os.path.exists(out), "the end")
-        with open(out) as file:
-            self.assertEqual(file.read(), f"{128 + signal.SIGHUP}\n")
+        self.assertEqual(self.orphaned_ask(), (128 + signal.SIGHUP, ""))
+
+    def test_no_shell_could_give_it_the_terminal_and_it_asks_again(self):
+        """COMMAND ignores SIGHUP, as with nohup, so it is ended by SIGTERM, or if it ignores that, too, by SIGKILL."""
+        for ignored, options, number in ("HUP", "", signal.SIGTERM), ("HUP TERM", "--kill-after 100ms", signal.SIGKILL):
+            with self.subTest(ignored=ignored):
+                code, said = self.orphaned_ask(f'trap "" {ignored}; ', options)
+                self.assertEqual(code, 128 + number)
+                self.assertRegex(said, r"^snib: process \d+ asks again for a terminal that it cannot have, so [^\n]*\n$")
 
     # ---- ended -----------------------------------------------------------------------------------
 
