@@ -237,6 +237,39 @@ bool kin_is_alone(void)
     return own > 0 && others_in(own) == 0;
 }
 
+static bool looks_orphaned(pid_t own, pid_t session)
+{
+    size_t n;
+    bool is_orphaned = true;
+    struct process *all = read_all(&n);
+    if (!all)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        struct process parent = {.pid = all[i].parent};
+        if (all[i].group != own || all[i].is_dead || parent.pid == 0)
+            continue; /* 0: it is outside this namespace, and so outside the session */
+        /* /proc may hide another user's process, but these two calls do not. */
+        bool is_member = getpgid(parent.pid) == own;
+        if (is_member ? !bsearch(&parent, all, n, sizeof parent, compare)
+                      : getsid(parent.pid) == session)
+            is_orphaned = false;
+    }
+    free(all);
+    return is_orphaned;
+}
+
+bool kin_is_orphaned(void)
+{
+    pid_t own = getpgrp(); /* 0: it is of another process namespace, as above */
+    pid_t session = getsid(0);
+    if (own <= 0 || session <= 0)
+        return false;
+    free_spare();
+    bool is_orphaned = looks_orphaned(own, session);
+    take_spare();
+    return is_orphaned;
+}
+
 void kin_end(void)
 {
     struct timespec nap = {.tv_nsec = KIN_AGAIN_NS};

@@ -28,6 +28,10 @@ bool kin_is_others(pid_t group);
  * when /proc cannot be read. */
 bool kin_is_alone(void);
 
+/* kin_is_orphaned - whether the caller's process group is orphaned: no member has a parent in another group of the session,
+ * as a shell is, which could continue it after a stop.  False when that cannot be known, as where /proc cannot be read. */
+bool kin_is_orphaned(void);
+
 /* kin_end - kill all descendants and wait until none is left. */
 void kin_end(void);
 

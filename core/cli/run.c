@@ -36,7 +36,8 @@
  * While snib is stopped the lock is not renewed, so the hold is checked before COMMAND is continued.
  * If it cannot stop, because no shell could continue it (process 1, or an orphaned process group),
  * COMMAND is continued; but if it asked for a terminal that nobody can give it, it gets SIGHUP, and is
- * ended if it asks again.
+ * ended if it asks again.  SIGSTOP stops even an orphaned group, so for that signal snib looks first
+ * whether its group is one: then COMMAND stays stopped, and the lock is renewed.
  */
 #include "guard.h"
 #include "kin.h"
@@ -140,6 +141,12 @@ static void continue_command(struct run *run)
     tell_guard(run, GUARD_SIGNAL, SIGCONT);
 }
 
+/* Whether SIGSTOP would stop snib for ever.  Process 1 it does not stop, and COMMAND is continued, as after Ctrl-Z. */
+static bool is_stopped_for_ever(void)
+{
+    return !signals_is_first() && kin_is_orphaned();
+}
+
 /* COMMAND was stopped by sig. */
 static void on_stopped(struct run *run, int sig)
 {
@@ -147,7 +154,7 @@ static void on_stopped(struct run *run, int sig)
     bool has = has_terminal(run);
     bool is_all = has || is_request;
     run->wants_terminal = run->wants_terminal || is_all;
-    if (run->terminal < 0 || (sig == SIGSTOP && !has))
+    if (run->terminal < 0 || (sig == SIGSTOP && (!has || is_stopped_for_ever())))
         return;
     if (is_request && is_foreground(run)) {
         continue_command(run);

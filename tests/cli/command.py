@@ -88,6 +88,16 @@ class CommandCase(unittest.TestCase):
         with open(f"{self.folder.name}/go", "w"):
             pass
 
+    def await_renewal(self, name):
+        """After a renewal, snib knows that it holds the lock, also if it does not say so."""
+        left = [self.server("PTTL", name)]
+
+        def renewed():
+            left.append(self.server("PTTL", name))
+            return 0 < left[-2] < left[-1]
+
+        wait_for(renewed, "a renewal")
+
     def assertFree(self, name):
         """Check that nothing of Snib is left: no key, no subscription."""
         wait_for(lambda: self.server("EXISTS", name) == 0, f"{name} to be free")

@@ -28,16 +28,6 @@ class Hold(CommandCase):
         self.assertRegex(process.stdout.readline(), "held|holding")
         return process
 
-    def await_renewal(self, name):
-        """After a renewal, snib knows that it holds the lock, also if it does not say so."""
-        left = [self.server("PTTL", name)]
-
-        def renewed():
-            left.append(self.server("PTTL", name))
-            return 0 < left[-2] < left[-1]
-
-        wait_for(renewed, "a renewal")
-
     def test_held_until_a_signal(self):
         for name in ("INT", "TERM", "HUP", "QUIT"):
             with self.subTest(name=name):

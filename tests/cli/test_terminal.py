@@ -462,6 +462,27 @@ class JobControl(CommandCase):
             terminal.write(line + b"\n")
             terminal.expect(f"got {line.decode()}")
 
+    def test_no_shell_could_continue_it_after_sigstop(self):
+        """The kernel stops even a group by it that no shell could continue: so snib does not, and renews the lock."""
+        terminal = self.on_terminal(f"exec {SNIB} run a --lease {LEASE} -- {self.python(READER)}", job_control=False)
+        terminal.expect("ready")
+        terminal.write(b"one\n")
+        terminal.expect("got one")
+        command = os.tcgetpgrp(terminal.descriptor)
+        snib = parent(parent(command))
+        self.assertEqual(snib, terminal.pid)
+        os.kill(command, signal.SIGSTOP)
+        wait_for(lambda: state(command) == "T", "it to be stopped")
+        for _ in range(2):
+            self.await_renewal("a")
+            self.assertEqual(state(command), "T")
+            self.assertNotEqual(state(snib), "T")
+        os.kill(command, signal.SIGCONT)
+        terminal.write(b"two\n")
+        terminal.expect("got two")
+        terminal.write(b"\x04")
+        self.assertFree("a")
+
     def orphaned_ask(self, before="", options=""):
         """A command asks for the terminal when the caller of snib has ended; before: more words of that caller.  Returns
         the exit code, and what snib said."""
