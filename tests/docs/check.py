@@ -167,6 +167,8 @@ class Checker:
         for option in re.findall(r"(?<![\w-])--[a-z-]+", code):
             if option not in known:
                 raise SystemExit(f"snib has no option {option}")
+        if re.search(r"^RestartPreventExitStatus=.*12[56]", code, re.MULTILINE):
+            raise SystemExit("125 and 126 may be a lack of memory that passes, so another start helps")
         for line in code.splitlines():
             if "#" in line and not line.startswith("#"):
                 raise SystemExit(f"a comment behind a value: {line}")
