@@ -4,8 +4,8 @@
 
 C and Go blocks that are not whole programs are wrapped in one; blocks with tests run as such.  redis://127.0.0.1:6379 and redis://node1:6379 to node3
 become private servers.  In shell blocks `./dev X` must be an existing command, and installing commands are not run.
-Links must lead to a file and a heading.  The rights that `snib acl` prints are tried out in rights.py, and README's
-installation in install.py.
+Links must lead to a file and a heading, and no text may show a password among the arguments of snib.  The rights that
+`snib acl` prints are tried out in rights.py, and README's installation in install.py.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ ROOT = Path(__file__).resolve().parents[2]
 SERVERS = ("127.0.0.1", "node1", "node2", "node3")
 NOT_RUN = ("cmake", "sudo", "pip", "go mod", "cc")
 LIMIT = 300.0
+# What users read, and copy from.
+TEXTS = ("README.md", "docs/**/*", "core/cli/*", "core/include/*", "go/**/*.go", "go/*.h", "python/**/*.py", "bindings/*")
+IN_ARGUMENTS = re.compile(r"""--url[= ]+["']?[a-z+]+://[^\s/@]*:[^\s@]*@""")
 
 C_FRAME = """\
 #include <poll.h>
@@ -225,6 +228,15 @@ def check_link(path: Path, target: str) -> None:
         raise SystemExit(f"{path.relative_to(ROOT)}: {target}: there is no such heading")
 
 
+def check_arguments() -> None:
+    """Other users can see the arguments of a process."""
+    for path in sorted({path for pattern in TEXTS for path in ROOT.glob(pattern) if path.is_file()}):
+        text = path.read_text(errors="replace").replace("\\-", "-")  # as in the manual
+        if found := IN_ARGUMENTS.search(text):
+            line = text.count("\n", 0, found.start()) + 1
+            raise SystemExit(f"{path.relative_to(ROOT)}:{line}: a password among the arguments: {found[0]}")
+
+
 def start_server(program: str, folder: Path, name: str) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
         [program, "--port", "0", "--unixsocket", f"{folder}/{name}", "--save", ""],
@@ -242,6 +254,7 @@ def start_server(program: str, folder: Path, name: str) -> subprocess.Popen[byte
 def main() -> None:
     build = Path(sys.argv[1]).resolve()
     only = [Path(name).resolve() for name in sys.argv[2:]]
+    check_arguments()
     server = os.environ.get("SNIB_TEST_SERVER") or shutil.which("redis-server")
     with tempfile.TemporaryDirectory(prefix="snib-docs-") as temporary:
         folder = Path(temporary)
