@@ -19,6 +19,12 @@ def now_ns() -> int:
     return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
 
 
+def die(told: threading.ExceptHookArgs) -> None:
+    """What no thread expects ends the process: otherwise one thread would be missing from its log, and nobody would know."""
+    threading.__excepthook__(told)
+    os._exit(1)
+
+
 class Held:
     """A hold in use: when a check last found it valid, and why one has found it lost."""
 
@@ -154,5 +160,6 @@ class Worker:
         self.all.write("use", now_ns(), *words)
 
 
+threading.excepthook = die
 logging.getLogger("snib").addHandler(logging.NullHandler())
 Recorder(sys.argv[1], sys.argv[2], **dict(word.split("=", 1) for word in sys.argv[3:])).main()

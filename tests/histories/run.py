@@ -110,6 +110,8 @@ class Set:
             for language in self.plan.languages:
                 await self.start(language)
             await self._watched(self._faults())
+            killed = [me for me, process in self.processes.items() if process.killed]
+            self.conductor.note("over", now_ns(), *(killed or ["-"]))
         finally:
             for process in self.processes.values():
                 process.kill()

@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -29,6 +31,7 @@ import (
 //	                                                     a word `!`: so may all have been since the look before
 //	wrote   <n> <name> <hold> <token> <value>            the nth write that the protected resource accepted
 //	fault   <at> <from> <words>                          what was done to whom: for the reader
+//	over    <at> <process>... or -                       the recording has ended; these processes were killed before that
 //
 // `checked` is when the holder last began a check that found the hold valid: until then it worked under the lock.
 
@@ -97,6 +100,7 @@ type history struct {
 	samples    []sample
 	writes     []write
 	owners     map[string]string
+	unended    []string // workers that are missing from some moment on
 }
 
 // process is the part of a worker's name that names its process; it begins with the language.
@@ -121,8 +125,9 @@ type reader struct {
 	asked     map[string]int64
 	waits     map[string]bool
 	asking    map[string]string // the name that is asked for
-	started   map[string]bool
-	last      int64 // when something happened last in a file
+	started   map[string]bool   // and not ended yet
+	killed    map[string]bool   // the processes; nil: nothing says that the recording has ended
+	last      int64             // when something happened last in a file
 }
 
 // killed is the code of a call whose process was killed before the answer.
@@ -131,7 +136,7 @@ const killed = -1000
 // read takes in all logs of a folder, or one file.
 func read(path string) (*reader, error) {
 	r := &reader{map[string]*history{}, map[string]*hold{}, map[string]int64{}, map[string]bool{}, map[string]string{},
-		map[string]bool{}, 0}
+		map[string]bool{}, nil, 0}
 	paths := []string{path}
 	if info, err := os.Stat(path); err != nil {
 		return nil, err
@@ -154,7 +159,21 @@ func read(path string) (*reader, error) {
 		sort.Slice(h.holds, func(i, j int) bool { return h.holds[i].granted < h.holds[j].granted })
 		sort.Slice(h.samples, func(i, j int) bool { return h.samples[i].from < h.samples[j].from })
 	}
+	r.missing()
 	return r, nil
+}
+
+// missing finds the workers that began and did not end, although nobody killed their process: what they did afterwards is not
+// in the log.  Which history lacks it may be unknown, so all have it.
+func (r *reader) missing() {
+	for _, who := range slices.Sorted(maps.Keys(r.started)) {
+		if r.killed == nil || r.killed[process(who)] {
+			continue
+		}
+		for _, h := range r.histories {
+			h.unended = append(h.unended, who+" began and did not end, and its process was not killed")
+		}
+	}
 }
 
 // isPlan is the log that says which histories there are.
@@ -194,7 +213,7 @@ func (r *reader) unanswered() {
 
 // fewest is the number of words a line has at least.
 var fewest = map[string]int{"plan": 6, "ask": 5, "grant": 8, "fail": 6, "use": 9, "lost": 7, "release": 8, "end": 3,
-	"delete": 4, "queue": 4, "wrote": 6, "fault": 4, "start": 3}
+	"delete": 4, "queue": 4, "wrote": 6, "fault": 4, "start": 3, "over": 3}
 
 func (r *reader) line(words []string) (err error) {
 	if fewest[words[0]] == 0 || len(words) < fewest[words[0]] {
@@ -230,6 +249,11 @@ func (r *reader) line(words []string) (err error) {
 		r.started[who] = true
 	case "end":
 		delete(r.started, who)
+	case "over":
+		r.killed = map[string]bool{}
+		for _, process := range words[2:] {
+			r.killed[process] = true
+		}
 	case "ask":
 		r.asked[who], r.waits[who], r.asking[who] = at, number(4) > 0, named(3).name
 	case "fail":

@@ -42,7 +42,7 @@ func judge(h *history, limit time.Duration, drawing string) (v verdict) {
 		v.refused = append(v.refused, "not linearizable")
 		v.shown = explain(h, all, limit, drawing)
 	}
-	v.refused = slices.Concat(v.refused, h.lostUpdates(), h.late(), h.unfounded())
+	v.refused = slices.Concat(v.refused, h.lostUpdates(), h.late(), h.unfounded(), h.unended)
 	return v
 }
 
