@@ -33,8 +33,8 @@ SUMS = {
     "histories": ("histories", r"^(\d+) histories, .* all in order"),
     "operations": ("histories", r"^\d+ histories, (\d+) operations in .* all in order"),
     "losses": ("histories", r"(\d+) losses: all in order"),
-    "unit": ("unit", r"^(\d+) test programs"),
     "live": ("live and faults", r"^(\d+) test programs"),
+    "live_sanitized": ("live, ", r"^(\d+) test programs"),
     "deployments": ("deployments", r"^(\d+) test programs"),
     "address": ("address", r"^(\d+) test programs"),
     "thread": ("thread", r"^(\d+) test programs"),
@@ -51,6 +51,7 @@ LARGEST = {
 }
 # Each is the number of such lines.
 COUNTS = {
+    "unit": ("unit", r"^ *\d+/\d+ Test +#\d+: unit/\S+ \.+ +Passed"),
     "models": ("models", r"^ok .* states"),
     "replayed": ("models", r"^ok .* steps taken by the core"),
 }
@@ -73,6 +74,8 @@ class Run:
 
     def named(self, begin: str) -> list[str]:
         found = [check for check in self.checks if check.startswith(begin)]
+        if not found and begin == "thread" and any(check.startswith("live, asan") for check in self.checks):
+            raise Missing("its commit draws the address sanitizer only: use a run of one that draws the thread sanitizer, or of `--all`")
         if not found:
             raise Missing(f"the check {begin} is not in {self.logs / 'times'}: not a whole run")
         return found

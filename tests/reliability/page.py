@@ -52,7 +52,7 @@ def drawn(fault: Fault, figures: dict[str, Any]) -> int:
 def row(fault: Fault, figures: dict[str, Any]) -> str:
     live = [str(faults.count(getattr(fault, where)) or "-") for where in LIVE]
     scripted = str(faults.count(fault.scripted) or "-")
-    simulated = number(drawn(fault, figures)) if fault.simulated else "-"
+    simulated = number(drawn(fault, figures)) if fault.simulated else "none"
     searched = ", ".join([*fault.models, *fault.fuzz]) or "-"
     name = f"[{fault.number}](#{anchor(heading(fault))}) {fault.name}"
     return "| " + " | ".join([name, *live, scripted, simulated, searched]) + " |"
@@ -88,6 +88,8 @@ def section(fault: Fault, figures: dict[str, Any]) -> str:
         items.append(f"One situation, in virtual time: {said(fault.scripted)}.")
     if fault.simulated:
         items.append(f"Drawn by simulators, {number(drawn(fault, figures))} times: {', '.join(fault.simulated)}.")
+    else:
+        items.append("Drawn by simulators: none of them injects it.")
     for key, (folder, suffix) in FOLDERS.items():
         if names := getattr(fault, key):
             files = ", ".join(f"`{folder}/{name}{suffix}`" for name in names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -63,6 +64,8 @@ def test_a_test_that_does_not_exist(table: list[Fault], test: str, wrong: str) -
         ({"one_server": [LIVE, "tests/faults/cuts.c: silent_connection"]}, "tests/faults/cuts.c twice in one_server"),
         ({"simulated": ["sim: nothing"]}, "the simulator sim has no fault nothing"),
         ({"simulated": ["sims: cut"]}, "there is no simulator sims"),
+        ({"simulated": ["sim: clock"]}, "the simulator sim means by clock that a clock runs at another rate"),
+        ({"simulated": ["group: errors"]}, "one of several errors, and nothing counts which"),
         ({"models": ["nothing"]}, "tests/models/nothing.pml does not exist"),
         ({"fuzz": ["nothing"]}, "tests/fuzz/nothing.c does not exist"),
         ({where: [] for where in faults.LIVE}, "no test with a real server, and it does not say why"),
@@ -101,7 +104,7 @@ def logs(build: Path, **texts: str) -> Path:
     (build / "logs").mkdir()
     (build / "logs" / "times").write_text("".join(f"10 {check}\n" for check in texts))
     for check, text in texts.items():
-        (build / "logs" / f"{check}-.log").write_text(text)
+        (build / "logs" / f"{re.sub('[^a-zA-Z0-9.]+', '-', check)}-.log").write_text(text)
     return build
 
 
@@ -122,6 +125,26 @@ def test_figures_of_half_a_run(tmp_path: Path) -> None:
         figures.Run(tmp_path)
 
 
+def test_figures_of_a_commit_that_draws_one_sanitizer(tmp_path: Path) -> None:
+    """Its run is a whole one, but what the page says of the thread sanitizer is not in it."""
+    both = {"address, undefined, leak": "83 test programs of asan", "live, asan, Redis 7.0.15": "33 test programs of asan"}
+    run = figures.Run(logs(tmp_path, **both))
+    assert (run.sum(*figures.SUMS["address"]), run.sum(*figures.SUMS["live_sanitized"])) == (83, 33)
+    with pytest.raises(figures.Missing, match="its commit draws the address sanitizer only"):
+        run.sum(*figures.SUMS["thread"])
+    (tmp_path / "logs" / "times").write_text("10 address, undefined, leak\n")
+    with pytest.raises(figures.Missing, match="the check thread is not in .*: not a whole run"):
+        figures.Run(tmp_path).sum(*figures.SUMS["thread"])
+
+
+def test_only_unit_tests_are_counted_as_such(tmp_path: Path) -> None:
+    lines = ["  1/103 Test   #2: unit/arena ....................   Passed    0.01 sec",
+             " 11/103 Test  #12: unit/a_long_name_that_leaves_no_room ...   Passed   10.01 sec",
+             " 12/103 Test  #13: cli/run ........................   Passed    0.01 sec", "103 test programs of core"]
+    run = figures.Run(logs(tmp_path, **{"unit, abi, command": "\n".join(lines)}))
+    assert len(run.found(*figures.COUNTS["unit"])) == 2
+
+
 def test_the_second_run_of_a_check_counts(tmp_path: Path) -> None:
     run = figures.Run(logs(tmp_path, mutants="mutants: 19 of 20 caught"))
     (tmp_path / "logs" / "mutants-again-.log").write_text("mutants: 20 of 20 caught")
@@ -136,6 +159,20 @@ def test_the_second_run_of_some_programs_does_not_count(tmp_path: Path) -> None:
 
 
 # ---- The page ------------------------------------------------------------------------------------
+
+
+def test_a_fault_that_no_simulator_draws(table: list[Fault]) -> None:
+    """Its row and its section say so."""
+    counted = {"simulators": {"sim": {"faults": {"cut": 1234}}}}
+    never, often = replace(table[0], simulated=[]), replace(table[0], simulated=["sim: cut"])
+    assert "| none |" in page.row(never, counted) and "none of them injects it" in page.section(never, counted)
+    assert "| 1,234 |" in page.row(often, counted) and "none of them" not in page.section(often, counted)
+
+
+def test_what_is_else_exists() -> None:
+    for draw in faults.ELSE:
+        simulator, name = draw.split(": ")
+        assert name in faults.drawn_by(simulator)
 
 
 def test_a_page_of_other_figures(table: list[Fault], monkeypatch: pytest.MonkeyPatch) -> None:
