@@ -145,7 +145,7 @@ static void leaving(void **state)
 
 struct worker {
     snib_lock *group;
-    int *inside, rounds;
+    int *inside, *doubled, rounds;
 };
 
 static void *work(void *argument)
@@ -153,7 +153,9 @@ static void *work(void *argument)
     struct worker *worker = argument;
     for (int i = 0; i < worker->rounds; i++) {
         snib_hold *hold = must_acquire(worker->group, 20000);
-        assert_int_equal(__atomic_add_fetch(worker->inside, 1, __ATOMIC_SEQ_CST), 1);
+        if (__atomic_add_fetch(worker->inside, 1, __ATOMIC_SEQ_CST) != 1)
+            __atomic_add_fetch(worker->doubled, 1, __ATOMIC_SEQ_CST);
+        nap_us(300); /* another one would be seen */
         __atomic_sub_fetch(worker->inside, 1, __ATOMIC_SEQ_CST);
         must_release(hold);
     }
@@ -165,15 +167,16 @@ static void opposite_orders(void **state)
 {
     struct teams_world *world = *state;
     for (EACH_TEAM(world, team)) {
-        int inside = 0;
+        int inside = 0, doubled = 0, rounds = count_of(300, 40);
         pthread_t threads[4];
-        struct worker workers[] = {{team->group, &inside, count_of(300, 40)},
-                                   {team->their_group, &inside, count_of(300, 40)}};
+        struct worker workers[] = {{team->group, &inside, &doubled, rounds},
+                                   {team->their_group, &inside, &doubled, rounds}};
         int64_t start = now_ms();
         for (int i = 0; i < 4; i++)
             assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i % 2]), 0);
         for (int i = 0; i < 4; i++)
             pthread_join(threads[i], NULL);
+        assert_int_equal(doubled, 0);
         print_message("          %s: %d ms\n", team->is->name, (int)(now_ms() - start));
     }
 }

@@ -2,6 +2,7 @@
 #include "../support/support.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -331,8 +332,9 @@ static void *rival_main(void *argument)
         all->doubled += code != SNIB_OK && code != SNIB_TIMEDOUT;
         if (code != SNIB_OK)
             continue;
-        all->doubled += all->inside[name_index]++ != 0;
-        all->inside[name_index]--;
+        all->doubled += atomic_fetch_add(&all->inside[name_index], 1) != 0;
+        nap_us(300); /* another one would be seen */
+        atomic_fetch_sub(&all->inside[name_index], 1);
         must_release(hold);
         all->pairs[me->index]++;
         nap_us(all->rest_us);
