@@ -39,6 +39,7 @@ LENGTH = 1200
 SECONDS = 10  # of fuzzing a target
 HANG = 300  # seconds for one input, which takes some milliseconds: only what has no end is found
 MEGABYTES = 1500  # of memory
+CRASHED = (1, 77)  # exit codes: of a sanitizer that ends the program, and of libFuzzer; 70: out of time, 71: out of memory
 PRINT = threading.Lock()
 
 
@@ -132,12 +133,17 @@ class Fuzzer:
 
 
 def find(fuzzer: Fuzzer, mistake: Mistake, build: Build, work: Path) -> bool:
-    """Plant a mistake; whether the target has found it."""
+    """Plant a mistake; whether the target has found it: with an input that it has written down.  Failed: the run has ended
+    in another way, as for lack of time or memory, which proves nothing."""
     with tempfile.TemporaryDirectory(dir=work) as folder:
         made = Path(folder)
         program = build.changed(f"fuzz_{mistake.by}", source_of(mistake), changed_text(mistake), made)
         command = [program, *fuzzer.options(made), "-seed=1", f"-runs={mistake.runs}", fuzzer.corpus]
-        return run(command)[0] != 0
+        code, _ = run(command)
+        written = [path.name for path in made.glob(f"fuzz-{mistake.by}-*") if re.search("-(crash|leak)-", path.name)]
+        if code == 0 or (code in CRASHED and written):
+            return code != 0
+        raise Failed(f"FAILED: {mistake.by}: exit code {code} and no crash with this planted mistake: {mistake.name}")
 
 
 def plant(fuzzers: list[Fuzzer], chosen: list[Mistake], build: Path, jobs: int, work: Path) -> list[str]:
@@ -146,7 +152,11 @@ def plant(fuzzers: list[Fuzzer], chosen: list[Mistake], build: Path, jobs: int, 
     programs = Build(build, sorted({f"fuzz_{mistake.by}" for mistake in chosen}))
 
     def try_one(mistake: Mistake) -> str:
-        found = find(of[mistake.by], mistake, programs, work)
+        try:
+            found = find(of[mistake.by], mistake, programs, work)
+        except Failed as failed:
+            say(str(failed))
+            return str(failed)
         say(f"{'found ' if found else 'MISSED'}    {mistake.by}: {mistake.name}")
         return "" if found else f"FAILED: {mistake.by}: the planted mistake was missed: {mistake.name}"
 
