@@ -10,7 +10,8 @@
 #
 # The jars, the classes and the Go program are in $SNIB_BUILD/interop (default build/interop) and
 # are rebuilt only when their sources change.  Without a JVM or Maven the tests against Redisson are
-# skipped, loudly, as are those against redsync and redislock without Go; with SNIB_NEED_JAVA=1 that is a failure.
+# skipped, loudly, as are those in Go and those against redsync and redislock without Go; with SNIB_NEED_JAVA=1 that is a
+# failure.  What is our own and does not compile always is one.
 set -euo pipefail
 cd "$(dirname "$0")"
 BUILD=${SNIB_BUILD:-$PWD/../../build}
@@ -43,7 +44,7 @@ if command -v go >/dev/null; then
     built "$BUILD/interop/gopeer.log" "$BUILD/interop/gopeer" go/go.mod go/go.sum go/main.go -- \
         go build -C go -o "$BUILD/interop/gopeer" . || say "redsync and redislock could not be built"
     # Go itself detects changes.
-    go build -C ../conformance/go -o "$BUILD/interop/conform-go" . || say "Snib in Go could not be built"
+    go build -C ../conformance/go -o "$BUILD/interop/conform-go" .
 else
     say "REDSYNC AND REDISLOCK WILL NOT BE TESTED: this needs Go"
 fi
