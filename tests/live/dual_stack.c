@@ -1,6 +1,6 @@
-/* dual_stack.c - a name with addresses of both families, some of which are dead: they refuse, or
+/* dual_stack.c - a name with several addresses, of one or of both families, some of which are dead: they refuse, or
  * never reply.  In a network namespace with its own hosts file; the tests are skipped where that is
- * not permitted. */
+ * not permitted, and those of both families where there is no IPv6. */
 #define _GNU_SOURCE
 #include "../support/support.h"
 
@@ -22,17 +22,16 @@ enum { PORT = 6399, CONNECT_MS = 2000 };
 #define SILENT_6 "fd99::2"
 
 static struct server server;
-static bool isolated;
+static bool isolated, ipv6;
 static char hosts[64];
 
 static bool isolate(void)
 {
     static const char setup[] =
         "ip link set lo up && ip link add silent type veth peer name hole && "
-        "ip addr add 10.99.0.1/24 dev silent && ip addr add fd99::1/64 dev silent nodad && "
-        "ip link set silent up && ip link set hole up && for n in 2 3 4 5 6; do "
-        "for a in 10.99.0.$n fd99::$n; do ip neigh add $a lladdr 02:00:00:00:00:99 dev silent; "
-        "done; done";
+        "ip addr add 10.99.0.1/24 dev silent && ip link set silent up && ip link set hole up && "
+        "for n in 2 3 4 5 6; do "
+        "ip neigh add 10.99.0.$n lladdr 02:00:00:00:00:99 dev silent; done";
     snprintf(hosts, sizeof hosts, "/tmp/snib-hosts-XXXXXX");
     int fd = mkstemp(hosts);
     assert_true(fd >= 0);
@@ -42,15 +41,43 @@ static bool isolate(void)
            mount(hosts, "/etc/hosts", NULL, MS_BIND, NULL) == 0;
 }
 
+/* The same with the other family; false: there is none. */
+static bool add_ipv6(void)
+{
+    return system("ip -6 addr show dev lo | grep -q ::1 && "
+                  "ip addr add fd99::1/64 dev silent nodad && for n in 2 3 4 5 6; do "
+                  "ip neigh add fd99::$n lladdr 02:00:00:00:00:99 dev silent; done") == 0;
+}
+
 static int world_new(void **state)
 {
     (void)state;
     char port[8];
     isolated = isolate();
+    ipv6 = isolated && add_ipv6();
     snprintf(port, sizeof port, "%d", PORT);
     if (isolated)
-        server_start(&server, "--port", port, "--bind", "127.0.0.1", "::1", NULL);
+        server_start(&server, "--port", port, "--bind", "127.0.0.1", ipv6 ? "::1" : NULL, NULL);
     return 0;
+}
+
+static void needs_a_network(void)
+{
+    if (!isolated)
+        skip_because("a network of its own is not permitted here");
+}
+
+static void needs_both_families(void)
+{
+    needs_a_network();
+    if (!ipv6)
+        skip_because("there is no IPv6 here");
+}
+
+static void listen_everywhere(void)
+{
+    freeReplyObject(
+        redisCommand(server.admin, "CONFIG SET bind %s", ipv6 ? "127.0.0.1 ::1" : "127.0.0.1"));
 }
 
 static int world_free(void **state)
@@ -103,15 +130,24 @@ static void connects(void)
 static void one_is_dead(void **state)
 {
     (void)state;
-    if (!isolated)
-        skip_because("a network of its own is not permitted here");
+    needs_a_network();
+    NAME(SILENT_4, "127.0.0.1");
+    connects();
+    NAME("10.99.0.1", "127.0.0.1"); /* nothing listens there */
+    connects();
+    NAME("10.98.0.1", "127.0.0.1"); /* no route */
+    connects();
+}
+
+static void one_of_both_families_is_dead(void **state)
+{
+    (void)state;
+    needs_both_families();
     NAME("127.0.0.1", "::1");
     connects();
     NAME(SILENT_6, "127.0.0.1");
     connects();
     NAME("::1", SILENT_4);
-    connects();
-    NAME(SILENT_4, "127.0.0.1");
     connects();
     NAME("fd99::1", "127.0.0.1"); /* nothing listens there */
     connects();
@@ -124,8 +160,15 @@ static void one_is_dead(void **state)
 static void most_are_dead(void **state)
 {
     (void)state;
-    if (!isolated)
-        skip_because("a network of its own is not permitted here");
+    needs_a_network();
+    NAME(SILENT_4, "10.99.0.3", "10.99.0.4", "10.99.0.5", "10.99.0.6", "127.0.0.1");
+    connects();
+}
+
+static void most_of_both_families_are_dead(void **state)
+{
+    (void)state;
+    needs_both_families();
     NAME(SILENT_6, "fd99::3", "fd99::4", SILENT_4, "10.99.0.3", "10.99.0.4", "127.0.0.1");
     connects();
     NAME(SILENT_4, "10.99.0.3", "10.99.0.4", "10.99.0.5", "10.99.0.6", "::1");
@@ -133,13 +176,9 @@ static void most_are_dead(void **state)
 }
 
 /* The next connection starts with the address that worked, and uses another once that is dead. */
-static void one_dies(void **state)
+static void die_in_turn(const char *const alive[2])
 {
-    (void)state;
-    if (!isolated)
-        skip_because("a network of its own is not permitted here");
-    static const char *const alive[] = {"127.0.0.1", "::1"};
-    NAME("127.0.0.1", "::1");
+    NAME(alive[0], alive[1]);
     snib_client *client = open_both(60000);
     snib_lock *lock = must_lock(client, "x");
     snib_hold *hold = must_acquire(lock, -1);
@@ -150,8 +189,40 @@ static void one_dies(void **state)
         AWAIT(must_stats(client).reconnects > before, 4000);
         EXPECT(snib_hold_check(hold, err), SNIB_OK);
     }
-    redisReply *reply = redisCommand(server.admin, "CONFIG SET bind %s", "127.0.0.1 ::1");
-    freeReplyObject(reply);
+    listen_everywhere();
+    must_release(hold);
+    snib_lock_free(lock);
+    snib_client_free(client);
+}
+
+static void one_dies(void **state)
+{
+    (void)state;
+    needs_a_network();
+    die_in_turn((const char *const[]){"127.0.0.1", "127.0.0.2"});
+}
+
+static void one_of_both_families_dies(void **state)
+{
+    (void)state;
+    needs_both_families();
+    die_in_turn((const char *const[]){"127.0.0.1", "::1"});
+}
+
+/* The name is looked up again at each attempt. */
+static void until_one_lives(const char *const *dead, const char *const *then)
+{
+    snib_hold *hold = NULL;
+    snib_error error = {0};
+    name(dead);
+    snib_client *client = open_both(100);
+    snib_lock *lock = must_lock(client, "x");
+    int64_t start = now_ms();
+    assert_int_equal(snib_lock_acquire(lock, 0, -1, &hold, &error), SNIB_ECONNECT);
+    assert_non_null(strstr(error.text, "both:6399"));
+    assert_true(now_ms() - start < patient_ms(CONNECT_MS));
+    name(then);
+    AWAIT(snib_lock_acquire(lock, 0, -1, &hold, &error) == SNIB_OK, 10000);
     must_release(hold);
     snib_lock_free(lock);
     snib_client_free(client);
@@ -160,22 +231,17 @@ static void one_dies(void **state)
 static void all_are_dead(void **state)
 {
     (void)state;
-    if (!isolated)
-        skip_because("a network of its own is not permitted here");
-    snib_hold *hold = NULL;
-    snib_error error = {0};
-    NAME(SILENT_6, SILENT_4);
-    snib_client *client = open_both(100);
-    snib_lock *lock = must_lock(client, "x");
-    int64_t start = now_ms();
-    assert_int_equal(snib_lock_acquire(lock, 0, -1, &hold, &error), SNIB_ECONNECT);
-    assert_non_null(strstr(error.text, "both:6399"));
-    assert_true(now_ms() - start < patient_ms(CONNECT_MS));
-    NAME("192.0.2.1", "::1"); /* looked up again at each attempt */
-    AWAIT(snib_lock_acquire(lock, 0, -1, &hold, &error) == SNIB_OK, 10000);
-    must_release(hold);
-    snib_lock_free(lock);
-    snib_client_free(client);
+    needs_a_network();
+    until_one_lives((const char *const[]){SILENT_4, "10.99.0.3", NULL},
+                    (const char *const[]){"192.0.2.1", "127.0.0.1", NULL});
+}
+
+static void all_of_both_families_are_dead(void **state)
+{
+    (void)state;
+    needs_both_families();
+    until_one_lives((const char *const[]){SILENT_6, SILENT_4, NULL},
+                    (const char *const[]){"192.0.2.1", "::1", NULL});
 }
 
 static int listen_at(const char *address, int port)
@@ -196,8 +262,7 @@ static int listen_at(const char *address, int port)
 static void one_only_connects(void **state)
 {
     (void)state;
-    if (!isolated)
-        skip_because("a network of its own is not permitted here");
+    needs_a_network();
     server_do(&server, "CONFIG SET bind 127.0.0.2");
     int mute = listen_at("127.0.0.1", PORT);
     assert_true(mute >= 0);
@@ -211,8 +276,7 @@ static void one_only_connects(void **state)
     snib_lock_free(lock);
     snib_client_free(client);
     close(mute);
-    redisReply *reply = redisCommand(server.admin, "CONFIG SET bind %s", "127.0.0.1 ::1");
-    freeReplyObject(reply);
+    listen_everywhere();
 }
 
 static bool give_ports(const char *range)
@@ -231,8 +295,9 @@ static void meets_itself(void **state)
     (void)state;
     enum { FREE_PORT = 6500 };
     int fd;
-    if (!isolated || !give_ports("6500 6500"))
-        skip_because("a network of its own is not permitted here");
+    needs_a_network();
+    if (!give_ports("6500 6500"))
+        skip_because("the range of ports may not be set here");
     snib_client_options options;
     snib_client *client = NULL;
     snib_error error = {0};
@@ -255,8 +320,7 @@ static void meets_itself(void **state)
 static void host_of_one_family(void **state)
 {
     (void)state;
-    if (!isolated)
-        skip_because("a network of its own is not permitted here");
+    needs_both_families();
     assert_int_equal(system("ip addr del 10.99.0.1/24 dev silent"), 0);
     NAME("127.0.0.1");
     connects();
@@ -273,8 +337,10 @@ static void host_of_one_family(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_is_dead),        cmocka_unit_test(most_are_dead),
-        cmocka_unit_test(one_dies),           cmocka_unit_test(all_are_dead),
+        cmocka_unit_test(one_is_dead),        cmocka_unit_test(one_of_both_families_is_dead),
+        cmocka_unit_test(most_are_dead),      cmocka_unit_test(most_of_both_families_are_dead),
+        cmocka_unit_test(one_dies),           cmocka_unit_test(one_of_both_families_dies),
+        cmocka_unit_test(all_are_dead),       cmocka_unit_test(all_of_both_families_are_dead),
         cmocka_unit_test(one_only_connects),  cmocka_unit_test(meets_itself),
         cmocka_unit_test(host_of_one_family),
     };
