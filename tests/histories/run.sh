@@ -20,7 +20,7 @@ go build -C judge -o "$folder/judge" .
 go build -C go -o "$folder/recorder-go" .
 gcc -std=gnu11 -O2 -Wall -Wextra -Werror -o "$folder/recorder" recorder.c -DSNIB_STATIC -I../../core/include \
     "$SNIB_BUILD/core/libsnib.a" -lhiredis -luuid -lssl -lcrypto -pthread
-python -m pytest -q -p no:cacheprovider test_recorder.py
+PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 python -m pytest -q -p no:cacheprovider -p pytest_timeout test_recorder.py
 languages=c,python,go histories=50
 [ -z "${SNIB_TEST_ALL:-}" ] || histories=2000
 if [ -n "${SNIB_NEED_JAVA:-}" ] || { command -v java && command -v mvn; } >/dev/null; then
