@@ -260,7 +260,7 @@ func (h *Hold) leave() (*watch, *Error) {
 // ask the core, which still knows a lost hold.
 func (h *Hold) left(s started) {
 	h.mu.Lock()
-	if s.code == ErrLost {
+	if s.code == ErrLost && h.why == nil {
 		h.why, _ = h.lock.fail(s.err).(*Error)
 	}
 	*h.keeper = keeper{}

@@ -98,26 +98,26 @@ func (h *Hold) Downgrade(ctx context.Context) (*Hold, error) {
 	return read, nil
 }
 
-// robbed ends a hold whose lock another owner has, although the core does not know it yet: a loss is final, and the work
-// must hear of it at once. The core finds the reason by the release.
+// robbed ends a hold whose lock another owner has, although the core does not know it yet. A loss is final, and the work
+// must hear of it at once: the server's answer to the release may be as far away as the client's patience allows.
 func (h *Hold) robbed(ctx context.Context) *Error {
-	w, over := h.leave()
-	if over != nil {
-		return over
-	}
-	if w != nil {
-		h.lock.client.unwatch(h.handle, w)
-	}
-	loss, _ := h.release(context.WithoutCancel(ctx)).(*Error)
-	if loss == nil || loss.Code != ErrLost { // it could not be asked
+	loss, known := lossOf(h.handle).(*Error)
+	if !known {
 		loss = makeError(ErrLost, "", 0)
 		loss.Reason = ReasonTaken
 	}
 	h.mu.Lock()
-	h.why = h.lock.about(loss)
+	if h.unlocked {
+		defer h.mu.Unlock()
+		return h.ended()
+	}
+	h.unlocked, h.why = true, h.lock.about(loss) // in one step: a watch that is made from now on begins with the loss
+	w := h.watch
 	h.mu.Unlock()
 	if w != nil {
+		h.lock.client.unwatch(h.handle, w)
 		w.end(loss)
 	}
+	_ = h.release(context.WithoutCancel(ctx)) // of what the core has
 	return loss
 }

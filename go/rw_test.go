@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	snib "github.com/snib-lock/snib/go"
 )
@@ -192,6 +194,64 @@ func TestDowngradeOfALoss(t *testing.T) {
 	must(t, other.Check())
 	must(t, other.Unlock(background))
 	_ = hold.Unlock(background)
+	s.clean(t)
+}
+
+// waitsAtBusy is a context whose second Err, which comes after the answer of a try that is refused, waits.
+type waitsAtBusy struct {
+	context.Context
+	asked     *int
+	refused   chan<- struct{}
+	continued <-chan struct{}
+}
+
+func (c waitsAtBusy) Err() error {
+	if *c.asked++; *c.asked == 2 {
+		close(c.refused)
+		<-c.continued
+	}
+	return nil
+}
+
+// A loss that the downgrade finds is told at once, not when a server that is silent has answered the release.
+func TestDowngradeOfALossAtASilentServer(t *testing.T) {
+	s := startServer(t)
+	client, rival := open(t, s.url(), snib.Patience(time.Hour), snib.ReplyTimeout(time.Hour)), open(t, s.url())
+	for _, watched := range []bool{true, false} {
+		hold := lock(t, client.RW("page"))
+		must(t, rival.RW("page").ForceRelease(background))
+		other := lock(t, rival.RW("page"))
+		work := background
+		if watched {
+			work = hold.Context(background)
+		}
+		refused, continued, downgraded := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+		go func() {
+			_, err := hold.Downgrade(waitsAtBusy{background, new(int), refused, continued})
+			downgraded <- err
+		}()
+		soon(t, refused)
+		s.halt(t)
+		close(continued)
+		if watched {
+			soon(t, work.Done())
+			expect(t, "the cause", context.Cause(work), snib.ErrLost)
+		} else {
+			await(t, func() bool { return hold.Check() != nil })
+		}
+		lost := hold.Lost()
+		expect(t, "check", hold.Check(), snib.ErrLost)
+		if len(downgraded) > 0 {
+			t.Error("the server has not answered, and the downgrade has ended")
+		}
+		must(t, s.cmd.Process.Signal(syscall.SIGCONT))
+		soon(t, lost)
+		expect(t, "the downgrade", soon(t, downgraded), snib.ErrLost)
+		if _, reason := hold.State(); reason != snib.ReasonTaken {
+			t.Errorf("reason %v", reason)
+		}
+		must(t, other.Unlock(background))
+	}
 	s.clean(t)
 }
 
