@@ -332,6 +332,48 @@ func TestDoThatCannotUnlock(t *testing.T) {
 	}
 }
 
+// A program that ends at a signal tells a loss, and an Unlock that failed, from its own end, as in operations.md.
+func TestDoThatEndsAtASignal(t *testing.T) {
+	s := startServer(t)
+	client := open(t, s.url())
+	failed := func(err error) bool {
+		var told *snib.Error
+		switch {
+		case errors.Is(err, snib.ErrLost), errors.As(err, &told) && !errors.Is(told, context.Canceled):
+			return true
+		}
+		return err != nil && !errors.Is(err, context.Canceled)
+	}
+	for what, end := range map[string]func(signal func()) bool{
+		"the work's end": func(signal func()) bool { signal(); return false },
+		"no unlock": func(signal func()) bool {
+			signal()
+			s.do(t, "ACL", "SETUSER", "default", "-evalsha", "-eval")
+			return true
+		},
+		"a loss":           func(signal func()) bool { signal(); s.do(t, "DEL", "a loss"); return true },
+		"work that failed": func(func()) bool { return true },
+	} {
+		ctx, signal := context.WithCancel(background)
+		want := false
+		err := client.Mutex(what).Do(ctx, func(ctx context.Context) error {
+			if want = end(signal); ctx.Err() == nil {
+				return errors.New("failed")
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		signal()
+		s.do(t, "ACL", "SETUSER", "default", "+evalsha", "+eval")
+		if failed(err) != want {
+			t.Errorf("%s: %v", what, err)
+		}
+		if err := client.Mutex("other").Do(ctx, nothing); failed(err) {
+			t.Errorf("a wait: %v", err)
+		}
+	}
+}
+
 // Who retries while an error says so does the work once, and an Unlock never: a second one has nothing to release.
 func TestDoThatMayBeRetried(t *testing.T) {
 	s := startServer(t)
