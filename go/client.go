@@ -39,7 +39,8 @@ type Client struct {
 	watches map[uint64][]*watch // by the core's handle for a hold
 }
 
-// Open creates a client and pings the server, so that a wrong address or password is noticed here. The URL is
+// Open creates a client and pings the server, so that a wrong address or password is noticed here. It fails if the server
+// is down; [NoPing] leaves the ping out, as the clients of a [Quorum] need. The URL is
 // redis://[user[:password]@]host[:port][/database], unix://[user[:password]@]/path,
 // redis+sentinel://host1,host2/service or redis+cluster://host1,host2, with TLS rediss:// and so on.
 // ?name=value&name=value may follow with options, and db=n for the database.
@@ -69,13 +70,24 @@ func Open(ctx context.Context, url string, options ...Option) (*Client, error) {
 		err = c.loginBy(o.login)
 	}
 	if err == nil {
-		err = c.Ping(ctx)
+		err = c.greet(ctx, &o)
 	}
 	if err != nil {
 		_ = c.CloseTimeout(0) // there is nothing to release, so it is not to queue behind closes that wait for that
 		return nil, err
 	}
 	return c, nil
+}
+
+// greet pings the server, unless an option says that it may be down.
+func (c *Client) greet(ctx context.Context, o *clientOptions) error {
+	switch {
+	case !o.noPing:
+		return c.Ping(ctx)
+	case ctx.Err() != nil:
+		return contextError(ctx)
+	}
+	return nil
 }
 
 // ID returns the client's UUID, the first part of the owners it writes.

@@ -25,6 +25,9 @@ func Multi(locks ...Locker) *Group { return newLockGroup(kindMulti, members(lock
 // Quorum combines 3 to 15 mutexes of the same name, each of a different client with its own server, into one lock:
 // it is held while a majority of them is held. The servers must be independent of each other. A server that was
 // restarted does not vote until every lease that it may have forgotten has ended, see [NoQuarantine].
+//
+// Every program names all servers, also those that are down, so open the clients with [NoPing]. If one left out a server,
+// it would count another majority, and two programs could hold the lock at the same time.
 func Quorum(locks ...Locker) *Group { return newLockGroup(kindQuorum, members(locks), nil) }
 
 // With returns the group with these options too; they take precedence over those that it has.

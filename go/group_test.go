@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -332,6 +334,32 @@ func TestQuorumEnduresAMinority(t *testing.T) {
 	}
 	_ = hold.Unlock(background)
 	must(t, lock(t, mine).Unlock(background))
+}
+
+// A program that starts while a minority is down names all servers all the same, and the missing one votes when it comes.
+func TestQuorumBeginsWithAMinorityDown(t *testing.T) {
+	near, far := startServer(t), startServer(t)
+	missing := filepath.Join(t.TempDir(), "s")
+	_, err := snib.Open(background, "unix://"+missing, snib.Logger(nil), snib.Patience(time.Millisecond))
+	expect(t, "with a ping", err, snib.ErrUnreachable)
+	var locks []snib.Locker
+	for _, path := range []string{near.path, missing, far.path} {
+		locks = append(locks, open(t, "unix://"+path, snib.NoPing()).Mutex("orders"))
+	}
+	mine := snib.Quorum(locks...).With(snib.NoQuarantine())
+	hold, err := mine.TryLock(background)
+	must(t, err)
+	must(t, hold.Check())
+	must(t, hold.Unlock(background))
+	late := startServer(t)
+	must(t, os.Symlink(late.path, missing))
+	near.halt(t)
+	hold = lock(t, mine) // there is no majority without the late one
+	if late.do(t, "EXISTS", "orders") != "1" || far.do(t, "EXISTS", "orders") != "1" {
+		t.Error("a majority without votes")
+	}
+	must(t, near.cmd.Process.Signal(syscall.SIGCONT))
+	must(t, hold.Unlock(background))
 }
 
 func TestExtendQuorum(t *testing.T) {

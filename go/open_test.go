@@ -70,6 +70,24 @@ func TestOpenWithoutContext(t *testing.T) {
 	await(t, func() bool { return runtime.NumGoroutine() <= goroutines })
 }
 
+// Without the ping Open sends nothing, but what ends a call before its start ends this one, too.
+func TestOpenWithoutPing(t *testing.T) {
+	s := startServer(t)
+	client := open(t, s.url(), snib.NoPing())
+	if stats := client.Stats(); stats.Connects != 0 || stats.Commands != 0 {
+		t.Errorf("%+v", stats)
+	}
+	must(t, client.Ping(background))
+	ended, cancel := context.WithCancel(background)
+	cancel()
+	if _, err := snib.Open(ended, s.url(), snib.NoPing()); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if _, err := snib.Open(background, "redis://host:0", snib.NoPing()); !errors.Is(err, snib.ErrInvalidURL) {
+		t.Error(err)
+	}
+}
+
 // An Open that fails has nothing to release: it does not wait for the closes of others, which wait for a stopped server.
 func TestOpenThatFailsWaitsForNoClose(t *testing.T) {
 	stopped, strict := startServer(t), startServer(t, "--requirepass", "right")

@@ -15,6 +15,7 @@ type clientOptions struct {
 	logger *slog.Logger
 	logs   bool // logger was given
 	login  func(context.Context) (Login, error)
+	noPing bool
 }
 
 // An Option changes how [Open] creates a client. Most can also be given in the URL's query,
@@ -66,6 +67,10 @@ func (l Login) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 func Logger(logger *slog.Logger) Option {
 	return func(o *clientOptions) { o.logger, o.logs = logger, true }
 }
+
+// NoPing has [Open] send nothing, like its counterparts in C and Python: it succeeds although the server is down, and the
+// first operation connects. The clients of a [Quorum] need it, because a minority of their servers may be down.
+func NoPing() Option { return func(o *clientOptions) { o.noPing = true } }
 
 type lockOptions struct {
 	lease, maxHold time.Duration

@@ -76,7 +76,8 @@ class QuorumKind(_Several[H, M]):
     """A lock on a majority of several independent servers, for when one server is not enough.
 
     locks       3 to 15 locks of one name from client.lock(), each of another client.  The servers
-                must be independent: no replicas, no two on one machine.
+                must be independent: no replicas, no two on one machine.  All programs name all of
+                them, also those that are down: a server that is left out changes the majority.
     lease       as for client.lock()
     max_hold    as for client.lock()
     quarantine  False: servers that may have lost their memory vote immediately
