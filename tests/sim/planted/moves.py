@@ -161,9 +161,9 @@ MUTANTS = [
     Mutant(
         "one misplaced channel takes all channels away",
         "engine/chan.c",
-        "(down || chan->waitqs->gate->slot == slot)",
-        "(down || slot + 1 > 0)",
-        "unit_redirects",
+        "i < e->chans_cap && down && link->asks",
+        "i < e->chans_cap && link->asks",
+        "unit_redirects misplaced_channel",
     ),
     Mutant(
         "the role is looked at on the first connection alone",
