@@ -6,7 +6,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "fc1b6f2d10a2f777"
+#define SNIB_BUILD_ID "233c4a0917610567"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -3096,7 +3096,7 @@ static struct snib__lock *snib__lock_heir(struct snib__lock *lock, snib_error *e
  * the replies. */
 static void snib__client_close_begin(struct snib__client *client);
 static bool snib__client_close_end(struct snib__client *client, snib__time until);
-/* End the client's threads, unless another caller does, and nothing else. */
+/* End the client's threads and what waits, unless another caller does.  Nothing is released. */
 static void snib__client_stop(struct snib__client *client);
 
 /* exit.c's: the list of clients to be closed when the process exits.  0 or errno. */
@@ -4560,8 +4560,14 @@ static void snib__client_stop(struct snib__client *client)
     snib__driver_enter(&client->driver);
     bool mine = client_stops(client);
     snib__driver_leave(&client->driver);
-    if (mine)
-        snib__driver_stop(&client->driver);
+    if (!mine)
+        return;
+    snib__driver_stop(&client->driver);
+    /* What waits, or comes now, ends: nobody reads for it any more.  There is no connection to send a release on. */
+    snib__driver_enter(&client->driver);
+    snib__engine_close(client->driver.engine, snib__now());
+    snib__engine_stop(client->driver.engine, snib__now());
+    snib__driver_leave(&client->driver);
 }
 
 static bool snib__client_close_end(struct snib__client *client, snib__time until)

@@ -476,8 +476,14 @@ void snib__client_stop(struct snib__client *client)
     snib__driver_enter(&client->driver);
     bool mine = client_stops(client);
     snib__driver_leave(&client->driver);
-    if (mine)
-        snib__driver_stop(&client->driver);
+    if (!mine)
+        return;
+    snib__driver_stop(&client->driver);
+    /* What waits, or comes now, ends: nobody reads for it any more.  There is no connection to send a release on. */
+    snib__driver_enter(&client->driver);
+    snib__engine_close(client->driver.engine, snib__now());
+    snib__engine_stop(client->driver.engine, snib__now());
+    snib__driver_leave(&client->driver);
 }
 
 bool snib__client_close_end(struct snib__client *client, snib__time until)

@@ -116,7 +116,7 @@ struct snib__lock *snib__lock_heir(struct snib__lock *lock, snib_error *err, int
  * the replies. */
 void snib__client_close_begin(struct snib__client *client);
 bool snib__client_close_end(struct snib__client *client, snib__time until);
-/* End the client's threads, unless another caller does, and nothing else. */
+/* End the client's threads and what waits, unless another caller does.  Nothing is released. */
 void snib__client_stop(struct snib__client *client);
 
 /* exit.c's: the list of clients to be closed when the process exits.  0 or errno. */

@@ -130,6 +130,42 @@ static int reader_child_main(const char *url, int64_t timeout_ms)
     exit(0);
 }
 
+/* One that releases nothing at its exit, and still calls when OpenSSL has been torn down. */
+static struct {
+    snib_client *client;
+    snib_lock *lock;
+    pthread_t waiter;
+} closed;
+
+static void *closed_wait(void *unused)
+{
+    snib_hold *hold;
+    return snib_lock_acquire(closed.lock, 0, -1, &hold, NULL) == SNIB_ECLOSED ? &closed : unused;
+}
+
+/* Registered before OpenSSL's handler, it runs after it. */
+static void closed_exit(void)
+{
+    void *ended = NULL;
+    int code = snib_client_ping(closed.client, LONG_MS, NULL);
+    pthread_join(closed.waiter, &ended);
+    puts(code == SNIB_ECLOSED && ended ? "closed" : "not closed");
+}
+
+static int closed_child_main(const char *url)
+{
+    alarm(60); /* a call that never returns */
+    atexit(closed_exit);
+    OPENSSL_init_ssl(0, NULL);
+    EXPECT(snib_set_exit_timeout(0, err), SNIB_OK);
+    closed.client = must_open(url);
+    closed.lock = must_lock(closed.client, "x");
+    must_acquire(closed.lock, LONG_MS);
+    assert_int_equal(pthread_create(&closed.waiter, NULL, closed_wait, NULL), 0);
+    AWAIT(must_stats(closed.client).waiting == 1, LONG_MS);
+    exit(0);
+}
+
 /* Start this program as a child; its one line must be this one. */
 static void child_says(const char *url, const char *says)
 {
@@ -195,20 +231,30 @@ static void end_while_a_thread_reads(void **state)
     unsetenv("SNIB_TEST_READER");
 }
 
+static void end_without_a_release(void **state)
+{
+    (void)state;
+    setenv("SNIB_TEST_CLOSED", "1", 1);
+    child_says(server.url, "closed\n");
+    unsetenv("SNIB_TEST_CLOSED");
+    assert_false(server_is_empty(&server)); /* the timeout of 0 says so */
+}
+
 #define TEST(name) cmocka_unit_test_setup(name, fresh)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(end_of_a_process),
-        TEST(end_of_a_process_with_debug),
-        TEST(end_while_files_are_read),
-        TEST(end_while_a_thread_reads),
+        TEST(end_of_a_process),         TEST(end_of_a_process_with_debug),
+        TEST(end_while_files_are_read), TEST(end_while_a_thread_reads),
+        TEST(end_without_a_release),
     };
     if (getenv("SNIB_TEST_CHILD") && getenv("SNIB_TEST_PIPE"))
         return late_child_main(getenv("SNIB_TEST_CHILD"), getenv("SNIB_TEST_PIPE"));
     if (getenv("SNIB_TEST_CHILD") && getenv("SNIB_TEST_READER"))
         return reader_child_main(getenv("SNIB_TEST_CHILD"), atoi(getenv("SNIB_TEST_READER")));
+    if (getenv("SNIB_TEST_CHILD") && getenv("SNIB_TEST_CLOSED"))
+        return closed_child_main(getenv("SNIB_TEST_CHILD"));
     if (getenv("SNIB_TEST_CHILD"))
         return child_main(getenv("SNIB_TEST_CHILD"));
     setenv("SNIB_TEST_TLS", "1", 1);

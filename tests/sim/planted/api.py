@@ -318,6 +318,13 @@ MUTANTS = [
         "faults/debugger a_fork_that_waits",
     ),
     Mutant(
+        "calls wait for ever for a client that the end of OpenSSL has stopped without a release",
+        "api/client.c",
+        "snib__engine_close(client->driver.engine, snib__now()); snib__engine_stop(client->driver.engine, snib__now());",
+        "",
+        "live/tls_exit end_without_a_release",
+    ),
+    Mutant(
         "the exit enters a client that it cannot close, for a lock that others have a part in",
         "api/exit.c",
         "} else if (client->grouped) { grouped = false;",
