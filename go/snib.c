@@ -6,7 +6,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "233c4a0917610567"
+#define SNIB_BUILD_ID "c3b8f59da850e403"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -3889,7 +3889,8 @@ static int snib__options_settle(snib_client_options *o, const snib_client_option
  *
  * A use is one acquisition that waits or holds, or one object that must be freed.  The uses of all clients with
  * the option are in two tables, by thing and by actor, for an actor that holds a lock of one client may wait
- * for one of another.
+ * for one of another.  By actor are only those that hold: that is what is looked for, and one actor may wait
+ * for thousands.
  *
  * All but snib__use_of_lock(), snib__use_begin() and the hashes are called between snib__uses_lock() and
  * snib__uses_unlock(). */
@@ -3992,12 +3993,13 @@ static void snib__order_tell(uint64_t server, snib__time until,
 enum snib__use_what { SNIB__USE_AWAITED, SNIB__USE_HELD, SNIB__USE_MADE };
 
 struct snib__use {
-    struct snib__use *by_thing, *by_actor; /* the next in its buckets */
-    const void *thing;                     /* the operation, then its hold; or an object */
+    struct snib__use *by_thing,
+        *by_actor;     /* the next in its buckets; by actor only if it is held */
+    const void *thing; /* the operation, then its hold; or an object */
     struct snib__client *client;
     uint64_t actor;
     snib__time since;
-    enum snib__use_what what;
+    enum snib__use_what what; /* constant between snib__use_add() and snib__use_take() */
     bool told;
     bool ordered; /* it has a place in the order of locks */
     bool alone;   /* its holder cannot get it once more without a release */
@@ -4031,7 +4033,7 @@ static struct snib__use *snib__use_take(const void *thing);
 static struct snib__use *snib__use_find(const void *thing); /* likewise, and it stays */
 static uint32_t snib__use_count(const void *thing);
 
-/* All of one bucket: those of an actor, or of a thing, and others; see by_actor and by_thing. */
+/* All of one bucket: those that an actor holds, or those of a thing, and others; see by_actor and by_thing. */
 static struct snib__use *snib__uses_by_actor(uint64_t actor);
 static struct snib__use *snib__uses_by_thing(const void *thing);
 static struct snib__use *snib__uses_in(uint32_t bucket); /* by_thing */
@@ -11655,6 +11657,8 @@ static void snib__use_add(struct snib__use *use)
     struct snib__use **actors = uses_actor_bucket(use->actor);
     use->by_thing = *things;
     *things = use;
+    if (use->what != SNIB__USE_HELD)
+        return;
     use->by_actor = *actors;
     *actors = use;
 }
@@ -11664,6 +11668,8 @@ static struct snib__use *uses_take(struct snib__use **at)
 {
     struct snib__use *use = *at, **actors = uses_actor_bucket(use->actor);
     *at = use->by_thing;
+    if (use->what != SNIB__USE_HELD)
+        return use;
     while (*actors != use)
         actors = &(*actors)->by_actor;
     *actors = use->by_actor;

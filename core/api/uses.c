@@ -147,6 +147,8 @@ void snib__use_add(struct snib__use *use)
     struct snib__use **actors = uses_actor_bucket(use->actor);
     use->by_thing = *things;
     *things = use;
+    if (use->what != SNIB__USE_HELD)
+        return;
     use->by_actor = *actors;
     *actors = use;
 }
@@ -156,6 +158,8 @@ static struct snib__use *uses_take(struct snib__use **at)
 {
     struct snib__use *use = *at, **actors = uses_actor_bucket(use->actor);
     *at = use->by_thing;
+    if (use->what != SNIB__USE_HELD)
+        return use;
     while (*actors != use)
         actors = &(*actors)->by_actor;
     *actors = use->by_actor;

@@ -2,7 +2,8 @@
  *
  * A use is one acquisition that waits or holds, or one object that must be freed.  The uses of all clients with
  * the option are in two tables, by thing and by actor, for an actor that holds a lock of one client may wait
- * for one of another.
+ * for one of another.  By actor are only those that hold: that is what is looked for, and one actor may wait
+ * for thousands.
  *
  * All but snib__use_of_lock(), snib__use_begin() and the hashes are called between snib__uses_lock() and
  * snib__uses_unlock(). */
@@ -26,12 +27,13 @@
 enum snib__use_what { SNIB__USE_AWAITED, SNIB__USE_HELD, SNIB__USE_MADE };
 
 struct snib__use {
-    struct snib__use *by_thing, *by_actor; /* the next in its buckets */
-    const void *thing;                     /* the operation, then its hold; or an object */
+    struct snib__use *by_thing,
+        *by_actor;     /* the next in its buckets; by actor only if it is held */
+    const void *thing; /* the operation, then its hold; or an object */
     struct snib__client *client;
     uint64_t actor;
     snib__time since;
-    enum snib__use_what what;
+    enum snib__use_what what; /* constant between snib__use_add() and snib__use_take() */
     bool told;
     bool ordered; /* it has a place in the order of locks */
     bool alone;   /* its holder cannot get it once more without a release */
@@ -65,7 +67,7 @@ struct snib__use *snib__use_take(const void *thing);
 struct snib__use *snib__use_find(const void *thing); /* likewise, and it stays */
 uint32_t snib__use_count(const void *thing);
 
-/* All of one bucket: those of an actor, or of a thing, and others; see by_actor and by_thing. */
+/* All of one bucket: those that an actor holds, or those of a thing, and others; see by_actor and by_thing. */
 struct snib__use *snib__uses_by_actor(uint64_t actor);
 struct snib__use *snib__uses_by_thing(const void *thing);
 struct snib__use *snib__uses_in(uint32_t bucket); /* by_thing */

@@ -318,6 +318,13 @@ MUTANTS = [
         "faults/debugger a_fork_that_waits",
     ),
     Mutant(
+        "what an actor waits for is looked through with what it holds",
+        "api/uses.c",
+        "if (use->what != SNIB__USE_HELD) return; use->by_actor = *actors;",
+        "use->by_actor = *actors;",
+        "unit_uses",
+    ),
+    Mutant(
         "calls wait for ever for a client that the end of OpenSSL has stopped without a release",
         "api/client.c",
         "snib__engine_close(client->driver.engine, snib__now()); snib__engine_stop(client->driver.engine, snib__now());",
