@@ -6,7 +6,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "c3b8f59da850e403"
+#define SNIB_BUILD_ID "52a54fdfaae88158"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -3963,6 +3963,9 @@ enum snib__order {
 static enum snib__order snib__order_note(const struct snib__order_pair *pair,
                                   struct snib__order_circle *out);
 
+/* snib__order_lose - nothing is known any more, and nothing is freed: a change may have been cut in two by a fork. */
+static void snib__order_lose(void);
+
 /* ---- What processes know of each other's, for the locks of one server ----
  *
  * snib__order_listen  what is known is about to be told anew
@@ -4011,9 +4014,9 @@ struct snib__use {
     struct snib__order_name names[]; /* of all members */
 };
 
-/* snib__uses_lock - guards the uses, and what else debug.c keeps for the process.  It is taken inside clients, nothing
- * is taken under it, and it is held over a fork.  false: a thread was stopped while it had it, by a debugger for
- * example; the caller has waited for half a second, once in the process, and goes on without all this. */
+/* snib__uses_lock - guards the uses, and what else debug.c keeps for the process.  It is taken inside clients, and
+ * nothing is taken under it.  false: a thread was stopped while it had it, by a debugger for example; the caller
+ * has waited for half a second, once in the process, and goes on without all this. */
 static bool snib__uses_lock(void);
 static void snib__uses_unlock(void);
 
@@ -4854,7 +4857,6 @@ static int client_registered; /* 0 or errno: forks would not be noticed */
 static void client_register(void)
 {
     int error = snib__fork_init();
-    /* Before a fork the first comes last: what debug knows is not locked while the exit's waits for other threads. */
     error = error ? error : snib__uses_init();
     error = error ? error : snib__exit_init();
     client_registered = error;
@@ -5008,6 +5010,9 @@ static void snib__peers_self(char out[SNIB__PROCESS_CAP], const char *label);
 
 /* snib__peers_news - this process takes these locks in an order that is new. */
 static void snib__peers_news(const struct snib__order_name *held, const struct snib__order_name *taken);
+
+/* snib__peers_lose - no order is known any more, and nothing is freed; see snib__order_lose(). */
+static void snib__peers_lose(void);
 
 /* snib__peers_write - tell the others what is new, and ask what is new from them, if it is time for either.  server: the
  * engine's. */
@@ -6710,8 +6715,12 @@ static void snib__carrier_steps(void *list)
  * handles).
  *
  * Free slots are linked through their object fields; the list and the table's growth are guarded by
- * handle_mutex.  It is held over a fork, so the child finds both intact.  References of threads
- * that do not exist in the child are never put there: their objects stay, unused.
+ * handle_mutex.  It is not held over a fork, in which handlers of the program may take their time:
+ * whoever makes a handle may have a client's mutex, under which leases are renewed.  So a fork may
+ * cut any change in two.  The stores of each are ordered such that at every point what is on the
+ * list is free, and in the table; the child may lose the slot, or the new chunk, that was about to
+ * be put there.  References of threads that do not exist in the child are never put there: their
+ * objects stay, unused.
  */
 
 #include <assert.h>
@@ -6732,8 +6741,8 @@ _Static_assert(sizeof(void *) == 8, "a handle needs 64 bits");
 struct handle_slot {
     _Atomic uint64_t word;
     union {
-        void *object;       /* live and ended: constant */
-        uint32_t next_free; /* free: guarded by handle_mutex */
+        _Atomic(void *) object;     /* live and ended: constant */
+        _Atomic uint32_t next_free; /* free: guarded by handle_mutex */
     };
 };
 
@@ -6743,46 +6752,42 @@ _Atomic uint32_t snib__fork_generation;
 
 static pthread_mutex_t handle_mutex = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(struct handle_slot *) handle_chunks[HANDLE_CHUNKS];
-static uint32_t handle_chunks_used;                 /* guarded by handle_mutex */
-static uint32_t handle_first_free = HANDLE_NO_SLOT; /* guarded by handle_mutex */
+/* Guarded by handle_mutex; atomic because of forks. */
+static _Atomic uint32_t handle_chunks_used, handle_first_free = HANDLE_NO_SLOT;
 static _Atomic(void (*)(void *)) handle_destroy[HANDLE_KINDS];
 
 static pthread_once_t handle_fork_once = PTHREAD_ONCE_INIT;
 static int handle_fork_result;
-static bool handle_fork_known; /* a fork has met the handlers: they are registered */
+static _Atomic bool handle_fork_known; /* a fork has met the handlers: they are registered */
 
 /* The forking thread is between the handlers of this file, the last of Snib's before a fork and the first after it: what
- * runs there are handlers that the program registered before Snib's.  Snib's mutexes are held, and to the child all that
- * it inherits still looks like its own. */
-static _Atomic bool handle_forking;      /* some thread is there; guarded by handle_mutex */
-static _Thread_local bool handle_within; /* it is this one */
+ * runs there are handlers that the program registered before Snib's.  The list of clients is locked, and to the child all
+ * that it inherits still looks like its own. */
+static _Atomic uint32_t handle_forking;  /* so many threads are there */
+static _Thread_local bool handle_within; /* this one is */
 
 /* ---- Fork ------------------------------------------------------------------------------------ */
 
 static void handle_fork_prepare(void)
 {
-    pthread_mutex_lock(&handle_mutex);
     handle_fork_known = true;
     handle_within = true;
-    atomic_store_explicit(&handle_forking, true, memory_order_relaxed);
-}
-
-static void handle_fork_over(void)
-{
-    handle_within = false;
-    atomic_store_explicit(&handle_forking, false, memory_order_relaxed);
-    pthread_mutex_unlock(&handle_mutex);
+    atomic_fetch_add_explicit(&handle_forking, 1, memory_order_relaxed);
 }
 
 static void handle_fork_parent(void)
 {
-    handle_fork_over();
+    handle_within = false;
+    atomic_fetch_sub_explicit(&handle_forking, 1, memory_order_relaxed);
 }
 
+/* A thread that is not in the child may have had the mutex. */
 static void handle_fork_child(void)
 {
+    pthread_mutex_init(&handle_mutex, NULL);
     atomic_fetch_add_explicit(&snib__fork_generation, 1, memory_order_relaxed);
-    handle_fork_over();
+    handle_within = false;
+    atomic_store_explicit(&handle_forking, 0, memory_order_relaxed);
 }
 
 static void handle_fork_register(void)
@@ -6831,22 +6836,35 @@ static int handle_kind_of(const void *handle)
     return (int)((uintptr_t)handle >> 60);
 }
 
-/* Add a chunk to the free list, lowest index first.  Caller holds handle_mutex. */
+static uint32_t handle_free_slot(void)
+{
+    return atomic_load_explicit(&handle_first_free, memory_order_relaxed);
+}
+
+/* After what was stored before, also to the child of a fork. */
+static void handle_begin_list(uint32_t index)
+{
+    atomic_store_explicit(&handle_first_free, index, memory_order_release);
+}
+
+/* Add a chunk to the free list, which is empty, lowest index first.  Caller holds handle_mutex. */
 static int handle_grow(void)
 {
-    if (handle_chunks_used == HANDLE_CHUNKS)
+    uint32_t used = atomic_load_explicit(&handle_chunks_used, memory_order_relaxed);
+    if (used == HANDLE_CHUNKS)
         return 0;
-    uint32_t count = 1U << (handle_chunks_used + HANDLE_CHUNK_BITS);
+    uint32_t count = 1U << (used + HANDLE_CHUNK_BITS);
     uint32_t base = count - (1U << HANDLE_CHUNK_BITS);
     struct handle_slot *slots = malloc(count * sizeof *slots);
     if (!slots)
         return 0;
     for (uint32_t i = 0; i < count; i++) {
         atomic_init(&slots[i].word, (uint64_t)1 << 32 | HANDLE_ENDED);
-        slots[i].next_free = i + 1 < count ? base + i + 1 : handle_first_free;
+        atomic_init(&slots[i].next_free, i + 1 < count ? base + i + 1 : HANDLE_NO_SLOT);
     }
-    handle_first_free = base;
-    atomic_store_explicit(&handle_chunks[handle_chunks_used++], slots, memory_order_release);
+    atomic_store_explicit(&handle_chunks[used], slots, memory_order_release);
+    atomic_store_explicit(&handle_chunks_used, used + 1, memory_order_release);
+    handle_begin_list(base);
     return 1;
 }
 
@@ -6856,11 +6874,16 @@ static void handle_recycle(struct handle_slot *slot, uint32_t index, uint32_t ge
     if (generation == UINT32_MAX)
         return;
     pthread_mutex_lock(&handle_mutex);
-    slot->next_free = handle_first_free;
-    handle_first_free = index;
+    atomic_store_explicit(&slot->next_free, handle_free_slot(), memory_order_relaxed);
     atomic_store_explicit(&slot->word, (uint64_t)(generation + 1) << 32 | HANDLE_ENDED,
                           memory_order_relaxed);
+    handle_begin_list(index);
     pthread_mutex_unlock(&handle_mutex);
+}
+
+static void *handle_object(struct handle_slot *slot)
+{
+    return atomic_load_explicit(&slot->object, memory_order_relaxed);
 }
 
 /* Whether a slot's object is live and the one that the handle was made for.  The slot knows its
@@ -6879,17 +6902,18 @@ static void *snib__handle_new(int kind, void *object)
     if (snib__fork_init() != 0)
         return NULL;
     pthread_mutex_lock(&handle_mutex);
-    if (handle_first_free == HANDLE_NO_SLOT && !handle_grow()) {
+    if (handle_free_slot() == HANDLE_NO_SLOT && !handle_grow()) {
         pthread_mutex_unlock(&handle_mutex);
         return NULL;
     }
-    uint32_t index = handle_first_free;
+    uint32_t index = handle_free_slot();
     struct handle_slot *slot = handle_slot_at(index);
-    handle_first_free = slot->next_free;
+    handle_begin_list(atomic_load_explicit(&slot->next_free, memory_order_relaxed));
     pthread_mutex_unlock(&handle_mutex);
 
     uint64_t generation = atomic_load_explicit(&slot->word, memory_order_relaxed) >> 32;
-    slot->object = object;
+    /* Not before the slot is off the list, also to the child of a fork: it was the link there. */
+    atomic_store_explicit(&slot->object, object, memory_order_release);
     atomic_store_explicit(&slot->word, generation << 32 | (uint64_t)kind << HANDLE_KIND_SHIFT | 1,
                           memory_order_release);
     return (void *)((uintptr_t)kind << 60 | (uintptr_t)index << 32 | (uintptr_t)generation);
@@ -6897,7 +6921,7 @@ static void *snib__handle_new(int kind, void *object)
 
 static void snib__handle_bind(const void *handle, void *object)
 {
-    handle_slot_of(handle)->object = object;
+    atomic_store_explicit(&handle_slot_of(handle)->object, object, memory_order_relaxed);
 }
 
 static void *snib__handle_get(int kind, const void *handle)
@@ -6912,7 +6936,7 @@ static void *snib__handle_get(int kind, const void *handle)
         assert((word & HANDLE_REFERENCES) < HANDLE_REFERENCES);
     } while (!atomic_compare_exchange_weak_explicit(&slot->word, &word, word + 1,
                                                     memory_order_acquire, memory_order_relaxed));
-    return slot->object;
+    return handle_object(slot);
 }
 
 static void snib__handle_put(const void *handle)
@@ -6926,7 +6950,7 @@ static void snib__handle_put(const void *handle)
     void (*destroy)(void *) =
         atomic_load_explicit(&handle_destroy[handle_kind_of(handle)], memory_order_acquire);
     if (destroy)
-        destroy(slot->object);
+        destroy(handle_object(slot));
     handle_recycle(slot, handle_index_of(handle), (uint32_t)(before >> 32));
 }
 
@@ -6941,7 +6965,7 @@ static void *snib__handle_take(int kind, const void *handle)
             return NULL;
     } while (!atomic_compare_exchange_weak_explicit(&slot->word, &word, word | HANDLE_ENDED,
                                                     memory_order_acquire, memory_order_relaxed));
-    return slot->object;
+    return handle_object(slot);
 }
 
 static void snib__handle_free_fn(int kind, void (*destroy)(void *object))
@@ -9259,6 +9283,12 @@ static enum snib__order snib__order_note(const struct snib__order_pair *pair,
                                                                : SNIB__ORDER_NEW;
 }
 
+static void snib__order_lose(void)
+{
+    memset(order_locks, 0, sizeof order_locks);
+    order_edges = order_foreign = 0;
+}
+
 /* ---- other processes ---- */
 
 static bool order_is_at(const struct order_edge *edge, uint64_t server)
@@ -9407,6 +9437,11 @@ static void snib__peers_news(const struct snib__order_name *held, const struct s
     }
     if (at)
         at->due = 0;
+}
+
+static void snib__peers_lose(void)
+{
+    peers_servers = NULL;
 }
 
 /* ---- to others ---- */
@@ -11534,10 +11569,10 @@ static struct snib__use *uses_things[SNIB__USES_BUCKETS], *uses_actors[SNIB__USE
 
 /* ---- the lock ---- */
 
-static pthread_mutex_t uses_mutex = PTHREAD_MUTEX_INITIALIZER; /* held over a fork */
-static atomic_bool uses_over;                                  /* a thread was stopped in here */
-static bool uses_prepared;                                     /* for a fork */
+static pthread_mutex_t uses_mutex = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool uses_over;        /* a thread was stopped in here */
 static _Atomic bool uses_fork_known; /* a fork has met the handlers: they are registered */
+static _Thread_local volatile bool uses_mine;
 
 /* Counts, instead of asking a clock, because a suspended machine is not a stopped thread.  Not far, because on a busy
  * machine each step takes long, and leases are not renewed meanwhile. */
@@ -11546,9 +11581,10 @@ static bool snib__uses_lock(void)
     _Atomic uint32_t never = 0; /* to sleep without a point where the thread can be cancelled */
     for (int i = 0; i < USES_YIELDS + USES_SLEEPS && !uses_over; i++) {
         if (pthread_mutex_trylock(&uses_mutex) == 0) {
+            uses_mine = true;
             if (!uses_over)
                 return true;
-            pthread_mutex_unlock(&uses_mutex);
+            snib__uses_unlock();
             return false;
         }
         if (i < USES_YIELDS)
@@ -11562,6 +11598,7 @@ static bool snib__uses_lock(void)
 
 static void snib__uses_unlock(void)
 {
+    uses_mine = false;
     pthread_mutex_unlock(&uses_mutex);
 }
 
@@ -11777,37 +11814,53 @@ static struct snib__use *snib__use_of_lock(const struct snib__lock *lock)
     return small ? small : use;
 }
 
-/* ---- forks ---- */
+/* ---- forks ----
+ *
+ * The mutex is not held over a fork, in which handlers of the program may take longer than others wait for it: they would
+ * take the thread that forks for a stopped one.  So the child may find it locked by a thread that it does not have, and what
+ * it guards half changed: then it begins with nothing. */
 
 static void uses_fork_prepare(void)
 {
     uses_fork_known = true;
-    uses_prepared = snib__uses_lock();
-}
-
-static void uses_fork_parent(void)
-{
-    if (uses_prepared)
-        snib__uses_unlock();
 }
 
 /* Holds are the parent's. */
-static void uses_fork_child(void)
+static void uses_free(void)
 {
-    uses_here.given = false;
-    if (!uses_prepared)
-        return;
     for (uint32_t i = 0; i < SNIB__USES_BUCKETS; i++) {
         while (uses_things[i])
             free(uses_take(&uses_things[i]));
     }
-    snib__uses_unlock();
+}
+
+/* It is not known what can be freed. */
+static void uses_lose(void)
+{
+    memset(uses_things, 0, sizeof uses_things);
+    memset(uses_actors, 0, sizeof uses_actors);
+    snib__order_lose();
+    snib__peers_lose();
+}
+
+static void uses_fork_child(void)
+{
+    uses_here.given = false;
+    if (uses_mine) { /* a signal's handler forks, and returns to what it has interrupted */
+        uses_over = true;
+        return;
+    }
+    bool whole = pthread_mutex_trylock(&uses_mutex) == 0;
+    pthread_mutex_init(&uses_mutex, NULL);
+    if (whole)
+        uses_free();
+    else
+        uses_lose();
 }
 
 static int snib__uses_init(void)
 {
-    return uses_fork_known ? 0
-                           : pthread_atfork(uses_fork_prepare, uses_fork_parent, uses_fork_child);
+    return uses_fork_known ? 0 : pthread_atfork(uses_fork_prepare, NULL, uses_fork_child);
 }
 
 /* ---- api/witness.c ----------------------------------------------------------------------------*/

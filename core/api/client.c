@@ -768,7 +768,6 @@ static int client_registered; /* 0 or errno: forks would not be noticed */
 static void client_register(void)
 {
     int error = snib__fork_init();
-    /* Before a fork the first comes last: what debug knows is not locked while the exit's waits for other threads. */
     error = error ? error : snib__uses_init();
     error = error ? error : snib__exit_init();
     client_registered = error;

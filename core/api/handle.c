@@ -14,8 +14,12 @@
  * handles).
  *
  * Free slots are linked through their object fields; the list and the table's growth are guarded by
- * handle_mutex.  It is held over a fork, so the child finds both intact.  References of threads
- * that do not exist in the child are never put there: their objects stay, unused.
+ * handle_mutex.  It is not held over a fork, in which handlers of the program may take their time:
+ * whoever makes a handle may have a client's mutex, under which leases are renewed.  So a fork may
+ * cut any change in two.  The stores of each are ordered such that at every point what is on the
+ * list is free, and in the table; the child may lose the slot, or the new chunk, that was about to
+ * be put there.  References of threads that do not exist in the child are never put there: their
+ * objects stay, unused.
  */
 #include "api/handle.h"
 
@@ -37,8 +41,8 @@ _Static_assert(sizeof(void *) == 8, "a handle needs 64 bits");
 struct handle_slot {
     _Atomic uint64_t word;
     union {
-        void *object;       /* live and ended: constant */
-        uint32_t next_free; /* free: guarded by handle_mutex */
+        _Atomic(void *) object;     /* live and ended: constant */
+        _Atomic uint32_t next_free; /* free: guarded by handle_mutex */
     };
 };
 
@@ -48,46 +52,42 @@ _Atomic uint32_t snib__fork_generation;
 
 static pthread_mutex_t handle_mutex = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(struct handle_slot *) handle_chunks[HANDLE_CHUNKS];
-static uint32_t handle_chunks_used;                 /* guarded by handle_mutex */
-static uint32_t handle_first_free = HANDLE_NO_SLOT; /* guarded by handle_mutex */
+/* Guarded by handle_mutex; atomic because of forks. */
+static _Atomic uint32_t handle_chunks_used, handle_first_free = HANDLE_NO_SLOT;
 static _Atomic(void (*)(void *)) handle_destroy[HANDLE_KINDS];
 
 static pthread_once_t handle_fork_once = PTHREAD_ONCE_INIT;
 static int handle_fork_result;
-static bool handle_fork_known; /* a fork has met the handlers: they are registered */
+static _Atomic bool handle_fork_known; /* a fork has met the handlers: they are registered */
 
 /* The forking thread is between the handlers of this file, the last of Snib's before a fork and the first after it: what
- * runs there are handlers that the program registered before Snib's.  Snib's mutexes are held, and to the child all that
- * it inherits still looks like its own. */
-static _Atomic bool handle_forking;      /* some thread is there; guarded by handle_mutex */
-static _Thread_local bool handle_within; /* it is this one */
+ * runs there are handlers that the program registered before Snib's.  The list of clients is locked, and to the child all
+ * that it inherits still looks like its own. */
+static _Atomic uint32_t handle_forking;  /* so many threads are there */
+static _Thread_local bool handle_within; /* this one is */
 
 /* ---- Fork ------------------------------------------------------------------------------------ */
 
 static void handle_fork_prepare(void)
 {
-    pthread_mutex_lock(&handle_mutex);
     handle_fork_known = true;
     handle_within = true;
-    atomic_store_explicit(&handle_forking, true, memory_order_relaxed);
-}
-
-static void handle_fork_over(void)
-{
-    handle_within = false;
-    atomic_store_explicit(&handle_forking, false, memory_order_relaxed);
-    pthread_mutex_unlock(&handle_mutex);
+    atomic_fetch_add_explicit(&handle_forking, 1, memory_order_relaxed);
 }
 
 static void handle_fork_parent(void)
 {
-    handle_fork_over();
+    handle_within = false;
+    atomic_fetch_sub_explicit(&handle_forking, 1, memory_order_relaxed);
 }
 
+/* A thread that is not in the child may have had the mutex. */
 static void handle_fork_child(void)
 {
+    pthread_mutex_init(&handle_mutex, NULL);
     atomic_fetch_add_explicit(&snib__fork_generation, 1, memory_order_relaxed);
-    handle_fork_over();
+    handle_within = false;
+    atomic_store_explicit(&handle_forking, 0, memory_order_relaxed);
 }
 
 static void handle_fork_register(void)
@@ -136,22 +136,35 @@ static int handle_kind_of(const void *handle)
     return (int)((uintptr_t)handle >> 60);
 }
 
-/* Add a chunk to the free list, lowest index first.  Caller holds handle_mutex. */
+static uint32_t handle_free_slot(void)
+{
+    return atomic_load_explicit(&handle_first_free, memory_order_relaxed);
+}
+
+/* After what was stored before, also to the child of a fork. */
+static void handle_begin_list(uint32_t index)
+{
+    atomic_store_explicit(&handle_first_free, index, memory_order_release);
+}
+
+/* Add a chunk to the free list, which is empty, lowest index first.  Caller holds handle_mutex. */
 static int handle_grow(void)
 {
-    if (handle_chunks_used == HANDLE_CHUNKS)
+    uint32_t used = atomic_load_explicit(&handle_chunks_used, memory_order_relaxed);
+    if (used == HANDLE_CHUNKS)
         return 0;
-    uint32_t count = 1U << (handle_chunks_used + HANDLE_CHUNK_BITS);
+    uint32_t count = 1U << (used + HANDLE_CHUNK_BITS);
     uint32_t base = count - (1U << HANDLE_CHUNK_BITS);
     struct handle_slot *slots = malloc(count * sizeof *slots);
     if (!slots)
         return 0;
     for (uint32_t i = 0; i < count; i++) {
         atomic_init(&slots[i].word, (uint64_t)1 << 32 | HANDLE_ENDED);
-        slots[i].next_free = i + 1 < count ? base + i + 1 : handle_first_free;
+        atomic_init(&slots[i].next_free, i + 1 < count ? base + i + 1 : HANDLE_NO_SLOT);
     }
-    handle_first_free = base;
-    atomic_store_explicit(&handle_chunks[handle_chunks_used++], slots, memory_order_release);
+    atomic_store_explicit(&handle_chunks[used], slots, memory_order_release);
+    atomic_store_explicit(&handle_chunks_used, used + 1, memory_order_release);
+    handle_begin_list(base);
     return 1;
 }
 
@@ -161,11 +174,16 @@ static void handle_recycle(struct handle_slot *slot, uint32_t index, uint32_t ge
     if (generation == UINT32_MAX)
         return;
     pthread_mutex_lock(&handle_mutex);
-    slot->next_free = handle_first_free;
-    handle_first_free = index;
+    atomic_store_explicit(&slot->next_free, handle_free_slot(), memory_order_relaxed);
     atomic_store_explicit(&slot->word, (uint64_t)(generation + 1) << 32 | HANDLE_ENDED,
                           memory_order_relaxed);
+    handle_begin_list(index);
     pthread_mutex_unlock(&handle_mutex);
+}
+
+static void *handle_object(struct handle_slot *slot)
+{
+    return atomic_load_explicit(&slot->object, memory_order_relaxed);
 }
 
 /* Whether a slot's object is live and the one that the handle was made for.  The slot knows its
@@ -184,17 +202,18 @@ void *snib__handle_new(int kind, void *object)
     if (snib__fork_init() != 0)
         return NULL;
     pthread_mutex_lock(&handle_mutex);
-    if (handle_first_free == HANDLE_NO_SLOT && !handle_grow()) {
+    if (handle_free_slot() == HANDLE_NO_SLOT && !handle_grow()) {
         pthread_mutex_unlock(&handle_mutex);
         return NULL;
     }
-    uint32_t index = handle_first_free;
+    uint32_t index = handle_free_slot();
     struct handle_slot *slot = handle_slot_at(index);
-    handle_first_free = slot->next_free;
+    handle_begin_list(atomic_load_explicit(&slot->next_free, memory_order_relaxed));
     pthread_mutex_unlock(&handle_mutex);
 
     uint64_t generation = atomic_load_explicit(&slot->word, memory_order_relaxed) >> 32;
-    slot->object = object;
+    /* Not before the slot is off the list, also to the child of a fork: it was the link there. */
+    atomic_store_explicit(&slot->object, object, memory_order_release);
     atomic_store_explicit(&slot->word, generation << 32 | (uint64_t)kind << HANDLE_KIND_SHIFT | 1,
                           memory_order_release);
     return (void *)((uintptr_t)kind << 60 | (uintptr_t)index << 32 | (uintptr_t)generation);
@@ -202,7 +221,7 @@ void *snib__handle_new(int kind, void *object)
 
 void snib__handle_bind(const void *handle, void *object)
 {
-    handle_slot_of(handle)->object = object;
+    atomic_store_explicit(&handle_slot_of(handle)->object, object, memory_order_relaxed);
 }
 
 void *snib__handle_get(int kind, const void *handle)
@@ -217,7 +236,7 @@ void *snib__handle_get(int kind, const void *handle)
         assert((word & HANDLE_REFERENCES) < HANDLE_REFERENCES);
     } while (!atomic_compare_exchange_weak_explicit(&slot->word, &word, word + 1,
                                                     memory_order_acquire, memory_order_relaxed));
-    return slot->object;
+    return handle_object(slot);
 }
 
 void snib__handle_put(const void *handle)
@@ -231,7 +250,7 @@ void snib__handle_put(const void *handle)
     void (*destroy)(void *) =
         atomic_load_explicit(&handle_destroy[handle_kind_of(handle)], memory_order_acquire);
     if (destroy)
-        destroy(slot->object);
+        destroy(handle_object(slot));
     handle_recycle(slot, handle_index_of(handle), (uint32_t)(before >> 32));
 }
 
@@ -246,7 +265,7 @@ void *snib__handle_take(int kind, const void *handle)
             return NULL;
     } while (!atomic_compare_exchange_weak_explicit(&slot->word, &word, word | HANDLE_ENDED,
                                                     memory_order_acquire, memory_order_relaxed));
-    return slot->object;
+    return handle_object(slot);
 }
 
 void snib__handle_free_fn(int kind, void (*destroy)(void *object))

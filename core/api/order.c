@@ -229,6 +229,12 @@ enum snib__order snib__order_note(const struct snib__order_pair *pair,
                                                                : SNIB__ORDER_NEW;
 }
 
+void snib__order_lose(void)
+{
+    memset(order_locks, 0, sizeof order_locks);
+    order_edges = order_foreign = 0;
+}
+
 /* ---- other processes ---- */
 
 static bool order_is_at(const struct order_edge *edge, uint64_t server)

@@ -62,6 +62,9 @@ enum snib__order {
 enum snib__order snib__order_note(const struct snib__order_pair *pair,
                                   struct snib__order_circle *out);
 
+/* snib__order_lose - nothing is known any more, and nothing is freed: a change may have been cut in two by a fork. */
+void snib__order_lose(void);
+
 /* ---- What processes know of each other's, for the locks of one server ----
  *
  * snib__order_listen  what is known is about to be told anew

@@ -70,6 +70,11 @@ void snib__peers_news(const struct snib__order_name *held, const struct snib__or
         at->due = 0;
 }
 
+void snib__peers_lose(void)
+{
+    peers_servers = NULL;
+}
+
 /* ---- to others ---- */
 
 struct peers_notes {

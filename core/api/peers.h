@@ -14,6 +14,9 @@ void snib__peers_self(char out[SNIB__PROCESS_CAP], const char *label);
 /* snib__peers_news - this process takes these locks in an order that is new. */
 void snib__peers_news(const struct snib__order_name *held, const struct snib__order_name *taken);
 
+/* snib__peers_lose - no order is known any more, and nothing is freed; see snib__order_lose(). */
+void snib__peers_lose(void);
+
 /* snib__peers_write - tell the others what is new, and ask what is new from them, if it is time for either.  server: the
  * engine's. */
 void snib__peers_write(struct snib__engine *engine, uint64_t server, const char *process,

@@ -2,6 +2,7 @@
 #include "api/uses.h"
 
 #include "api/group.h"
+#include "api/peers.h"
 #include "locks/kind.h"
 #include "net/text.h"
 
@@ -24,10 +25,10 @@ static struct snib__use *uses_things[SNIB__USES_BUCKETS], *uses_actors[SNIB__USE
 
 /* ---- the lock ---- */
 
-static pthread_mutex_t uses_mutex = PTHREAD_MUTEX_INITIALIZER; /* held over a fork */
-static atomic_bool uses_over;                                  /* a thread was stopped in here */
-static bool uses_prepared;                                     /* for a fork */
+static pthread_mutex_t uses_mutex = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool uses_over;        /* a thread was stopped in here */
 static _Atomic bool uses_fork_known; /* a fork has met the handlers: they are registered */
+static _Thread_local volatile bool uses_mine;
 
 /* Counts, instead of asking a clock, because a suspended machine is not a stopped thread.  Not far, because on a busy
  * machine each step takes long, and leases are not renewed meanwhile. */
@@ -36,9 +37,10 @@ bool snib__uses_lock(void)
     _Atomic uint32_t never = 0; /* to sleep without a point where the thread can be cancelled */
     for (int i = 0; i < USES_YIELDS + USES_SLEEPS && !uses_over; i++) {
         if (pthread_mutex_trylock(&uses_mutex) == 0) {
+            uses_mine = true;
             if (!uses_over)
                 return true;
-            pthread_mutex_unlock(&uses_mutex);
+            snib__uses_unlock();
             return false;
         }
         if (i < USES_YIELDS)
@@ -52,6 +54,7 @@ bool snib__uses_lock(void)
 
 void snib__uses_unlock(void)
 {
+    uses_mine = false;
     pthread_mutex_unlock(&uses_mutex);
 }
 
@@ -267,35 +270,51 @@ struct snib__use *snib__use_of_lock(const struct snib__lock *lock)
     return small ? small : use;
 }
 
-/* ---- forks ---- */
+/* ---- forks ----
+ *
+ * The mutex is not held over a fork, in which handlers of the program may take longer than others wait for it: they would
+ * take the thread that forks for a stopped one.  So the child may find it locked by a thread that it does not have, and what
+ * it guards half changed: then it begins with nothing. */
 
 static void uses_fork_prepare(void)
 {
     uses_fork_known = true;
-    uses_prepared = snib__uses_lock();
-}
-
-static void uses_fork_parent(void)
-{
-    if (uses_prepared)
-        snib__uses_unlock();
 }
 
 /* Holds are the parent's. */
-static void uses_fork_child(void)
+static void uses_free(void)
 {
-    uses_here.given = false;
-    if (!uses_prepared)
-        return;
     for (uint32_t i = 0; i < SNIB__USES_BUCKETS; i++) {
         while (uses_things[i])
             free(uses_take(&uses_things[i]));
     }
-    snib__uses_unlock();
+}
+
+/* It is not known what can be freed. */
+static void uses_lose(void)
+{
+    memset(uses_things, 0, sizeof uses_things);
+    memset(uses_actors, 0, sizeof uses_actors);
+    snib__order_lose();
+    snib__peers_lose();
+}
+
+static void uses_fork_child(void)
+{
+    uses_here.given = false;
+    if (uses_mine) { /* a signal's handler forks, and returns to what it has interrupted */
+        uses_over = true;
+        return;
+    }
+    bool whole = pthread_mutex_trylock(&uses_mutex) == 0;
+    pthread_mutex_init(&uses_mutex, NULL);
+    if (whole)
+        uses_free();
+    else
+        uses_lose();
 }
 
 int snib__uses_init(void)
 {
-    return uses_fork_known ? 0
-                           : pthread_atfork(uses_fork_prepare, uses_fork_parent, uses_fork_child);
+    return uses_fork_known ? 0 : pthread_atfork(uses_fork_prepare, NULL, uses_fork_child);
 }

@@ -45,9 +45,9 @@ struct snib__use {
     struct snib__order_name names[]; /* of all members */
 };
 
-/* snib__uses_lock - guards the uses, and what else debug.c keeps for the process.  It is taken inside clients, nothing
- * is taken under it, and it is held over a fork.  false: a thread was stopped while it had it, by a debugger for
- * example; the caller has waited for half a second, once in the process, and goes on without all this. */
+/* snib__uses_lock - guards the uses, and what else debug.c keeps for the process.  It is taken inside clients, and
+ * nothing is taken under it.  false: a thread was stopped while it had it, by a debugger for example; the caller
+ * has waited for half a second, once in the process, and goes on without all this. */
 bool snib__uses_lock(void);
 void snib__uses_unlock(void);
 

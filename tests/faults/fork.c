@@ -430,7 +430,7 @@ static void closed_before(void **state)
 }
 
 /* Handlers of fork() that were registered before Snib's: they run before the child's copies know that they are copies,
- * and while Snib keeps its mutexes over the fork. */
+ * and while Snib keeps the list of clients locked over the fork. */
 static struct {
     const struct inherited *in; /* NULL: no test of them is under way */
     pid_t parent;

@@ -2,6 +2,7 @@
 #include "unit.h"
 
 #include "api/objects.h"
+#include "api/uses.h"
 #include "driver/forks.h"
 #include "driver/sys.h"
 
@@ -455,11 +456,89 @@ static void calls_wait(void **state)
     assert_true(can_call(NULL));
 }
 
+/* ---- Handlers that take their time -------------------------------------------------------------- */
+
+enum { SLOW_CALLS = 3, SLOW_MS = 30000 };
+
+static struct {
+    snib_client *client;
+    _Atomic bool wanted, begun;
+    _Atomic int returned, good;
+    int returned_meanwhile;
+} slow;
+
+/* Registered before Snib's, so it is the last before the fork. */
+static void slow_handler(void)
+{
+    if (!slow.wanted)
+        return;
+    slow.begun = true;
+    for (int ms = 0; ms < SLOW_MS && slow.returned < SLOW_CALLS; ms++)
+        rest();
+    slow.returned_meanwhile = slow.returned;
+}
+
+static bool slow_submit(void)
+{
+    snib_op *op = NULL;
+    bool good = snib_client_ping_submit(slow.client, 0, NULL, 0, &op, NULL) == SNIB_OK;
+    snib_op_free(op);
+    return good;
+}
+
+static bool slow_stats(void)
+{
+    snib_client_stats_data stats = {.size = sizeof stats};
+    return snib_client_stats(slow.client, &stats, NULL) == SNIB_OK;
+}
+
+static bool slow_debug(void)
+{
+    bool locked = snib__uses_lock();
+    if (locked)
+        snib__uses_unlock();
+    return locked;
+}
+
+static bool (*const slow_calls[SLOW_CALLS])(void) = {slow_submit, slow_stats, slow_debug};
+
+static void *slow_run(void *number)
+{
+    while (!slow.begun)
+        rest();
+    slow.good += slow_calls[(uintptr_t)number]();
+    slow.returned++;
+    return NULL;
+}
+
+/* A fork takes as long as the program's handlers of it.  Other threads use their clients meanwhile. */
+static void while_handlers_last(void **state)
+{
+    pthread_t threads[SLOW_CALLS];
+    (void)state;
+    forked = true; /* beginning does not wait for it */
+    assert_int_equal(snib_client_open("unix:///nowhere", NULL, &slow.client, NULL), SNIB_OK);
+    assert_true(slow_submit()); /* the client has its thread */
+    for (uintptr_t i = 0; i < SLOW_CALLS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, slow_run, (void *)i), 0);
+    slow.wanted = true;
+    assert_true(in_child(nothing, NULL));
+    slow.wanted = false;
+    for (int i = 0; i < SLOW_CALLS; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(slow.returned_meanwhile, SLOW_CALLS);
+    assert_int_equal(slow.good, SLOW_CALLS);
+    snib_client_free(slow.client);
+}
+
 int main(void)
 {
+    assert_int_equal(pthread_atfork(slow_handler, NULL, NULL), 0);
+    registered = 0;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(when_forks_cannot_be_noticed),
         cmocka_unit_test(while_it_begins),
+        cmocka_unit_test(while_handlers_last),
         cmocka_unit_test(child_has_none),
         cmocka_unit_test(child_keeps_the_programs),
         cmocka_unit_test(child_of_a_child),

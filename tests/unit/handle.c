@@ -190,54 +190,148 @@ static void threads(void **state)
 
 /* ---- Fork ------------------------------------------------------------------------------------ */
 
+enum { KEPT = 300, CHURNED = 700, CHURNERS = 2 };
+
+static struct object one; /* behind all handles of these tests */
 static _Atomic int stop;
 
-static void *churn(void *argument)
+/* More than a chunk of handles come and go. */
+static void *churn(void *unused)
 {
-    struct object *object = argument;
-    while (!atomic_load(&stop)) {
-        void *handle = snib__handle_new(SNIB__QUEUE, object);
-        if (snib__handle_take(SNIB__QUEUE, handle))
-            snib__handle_put(handle);
+    static _Thread_local void *handles[CHURNED];
+    for (int i = 0; !stop || handles[i % CHURNED]; i++) {
+        void **at = &handles[i % CHURNED];
+        if (*at && snib__handle_take(SNIB__QUEUE, *at))
+            snib__handle_put(*at);
+        *at = stop ? NULL : snib__handle_new(SNIB__QUEUE, &one);
     }
-    return NULL;
+    return unused;
 }
 
-/* Fork while another thread keeps the table's mutex busy: in the child the table must be usable and
- * the generation increased. */
+static bool take(int kind, void *handle)
+{
+    bool taken = snib__handle_take(kind, handle) == &one;
+    if (taken)
+        snib__handle_put(handle);
+    return taken;
+}
+
+/* Whether new handles have slots of their own, more of them than the parent had. */
+static bool table_works(void *const *kept)
+{
+    static void *handles[4 * CHURNERS * CHURNED];
+    bool good = true;
+    for (size_t i = 0; i < COUNT(handles); i++)
+        good = good && (handles[i] = snib__handle_new(SNIB__CLIENT, &one));
+    for (size_t i = 0; good && i < COUNT(handles); i++)
+        good = take(SNIB__CLIENT, handles[i]);
+    for (int i = 0; good && i < KEPT; i++)
+        good = take(SNIB__LOCK, kept[i]);
+    return good;
+}
+
+static void keep(void **kept)
+{
+    for (int i = 0; i < KEPT; i++)
+        assert_non_null(kept[i] = snib__handle_new(SNIB__LOCK, &one));
+}
+
+static void fork_table(void *const *kept)
+{
+    int status;
+    uint32_t before = atomic_load(&snib__fork_generation);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        alarm(30);
+        _exit(atomic_load(&snib__fork_generation) == before + 1 && table_works(kept) ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+/* Fork while other threads change the table: in the child it must be usable, and the generation increased. */
 static void fork_keeps_the_table_usable(void **state)
 {
     (void)state;
-    static struct object object;
-    pthread_t thread;
+    void *kept[KEPT];
+    pthread_t thread[CHURNERS];
     uint32_t before = atomic_load(&snib__fork_generation);
     assert_int_equal(snib__fork_init(), 0);
-    assert_int_equal(pthread_create(&thread, NULL, churn, &object), 0);
-    for (int i = 0; i < 200; i++) {
-        pid_t child = fork();
-        assert_true(child >= 0);
-        if (child == 0) {
-            alarm(20);
-            void *handle = snib__handle_new(SNIB__CLIENT, &object);
-            int good = atomic_load(&snib__fork_generation) == before + 1 && handle &&
-                       snib__handle_take(SNIB__CLIENT, handle);
-            _exit(good ? 0 : 1);
-        }
-        int status;
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_int_equal(status, 0);
-    }
-    atomic_store(&stop, 1);
-    pthread_join(thread, NULL);
+    keep(kept);
+    for (int i = 0; i < CHURNERS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, churn, NULL), 0);
+    for (int i = 0; i < 200; i++)
+        fork_table(kept);
+    stop = 1;
+    for (int i = 0; i < CHURNERS; i++)
+        pthread_join(thread[i], NULL);
     assert_int_equal(atomic_load(&snib__fork_generation), before);
+    for (int i = 0; i < KEPT; i++)
+        end(SNIB__LOCK, kept[i]);
+}
+
+/* 1: the thread that grows the table is to stop; 2: it has stopped there; 3: it may go on. */
+static _Atomic int growth;
+static _Thread_local bool grows;
+
+void *__real_malloc(size_t n);
+void *__wrap_malloc(size_t n);
+
+void *__wrap_malloc(size_t n)
+{
+    if (grows && growth == 1) {
+        growth = 2;
+        while (growth != 3)
+            usleep(1000);
+    }
+    return __real_malloc(n);
+}
+
+/* New handles until the table has grown. */
+static void *grow(void *unused)
+{
+    static void *handles[1 << 20];
+    size_t n = 0;
+    grows = true;
+    while (growth == 1 && n < COUNT(handles) && (handles[n] = snib__handle_new(SNIB__QUEUE, &one)))
+        n++;
+    while (n > 0)
+        take(SNIB__QUEUE, handles[--n]);
+    return unused;
+}
+
+/* A thread stays in the middle of a change: the child of a fork has neither that thread nor its mutex. */
+static void fork_beside_a_thread_that_grows_it(void **state)
+{
+    (void)state;
+    void *kept[KEPT];
+    pthread_t thread;
+    assert_int_equal(snib__fork_init(), 0);
+    keep(kept);
+    growth = 1;
+    alarm(120); /* a fork that waits for it */
+    assert_int_equal(pthread_create(&thread, NULL, grow, NULL), 0);
+    while (growth != 2)
+        usleep(1000);
+    fork_table(kept);
+    alarm(0);
+    growth = 3;
+    pthread_join(thread, NULL);
+    for (int i = 0; i < KEPT; i++)
+        end(SNIB__LOCK, kept[i]);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(life_of_a_handle), cmocka_unit_test(stale_handles),
-        cmocka_unit_test(foreign_handles),  cmocka_unit_test(many_handles),
-        cmocka_unit_test(threads),          cmocka_unit_test(fork_keeps_the_table_usable),
+        cmocka_unit_test(life_of_a_handle),
+        cmocka_unit_test(stale_handles),
+        cmocka_unit_test(foreign_handles),
+        cmocka_unit_test(many_handles),
+        cmocka_unit_test(threads),
+        cmocka_unit_test(fork_keeps_the_table_usable),
+        cmocka_unit_test(fork_beside_a_thread_that_grows_it),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }

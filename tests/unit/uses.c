@@ -1,9 +1,13 @@
-/* uses.c - the tables of what is held and awaited: whom they list. */
+/* uses.c - the tables of what is held and awaited: whom they list, and what the child of a fork has of them. */
 #include "unit.h"
 
 #include "api/uses.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { ACTOR = 7, N = 1000 };
 
@@ -51,10 +55,92 @@ static void by_actor_only_what_is_held(void **state)
     snib__uses_unlock();
 }
 
+/* ---- forks ---- */
+
+static struct snib__order_name one = {.name = 1}, two = {.name = 2};
+
+static enum snib__order note(void)
+{
+    struct snib__order_circle circle;
+    struct snib__order_pair pair = {&one, &two, "here", "there", NULL};
+    return snib__order_note(&pair, &circle);
+}
+
+/* In the child: it can go on with empty tables, and knows an order, or can learn it. */
+static bool begins(enum snib__order known)
+{
+    static char thing;
+    if (!snib__uses_lock())
+        return false;
+    for (uint32_t i = 0; i < SNIB__USES_BUCKETS; i++)
+        if (snib__uses_in(i))
+            return false;
+    bool good = !snib__uses_by_actor(ACTOR) && note() == known;
+    add(&thing, SNIB__USE_HELD);
+    good = good && listed() == 1;
+    free(snib__use_take(&thing));
+    snib__uses_unlock();
+    return good && note() == SNIB__ORDER_FINE;
+}
+
+static void fork_begins(enum snib__order known)
+{
+    int status;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        alarm(60);
+        _exit(begins(known) ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+static _Atomic int step; /* 1: the thread is inside; 2: it may go on */
+
+static void *stay_inside(void *unused)
+{
+    if (!snib__uses_lock())
+        return unused;
+    step = 1;
+    while (step != 2)
+        usleep(1000);
+    snib__uses_unlock();
+    return &step;
+}
+
+/* The child has none of its parent's holds.  It keeps the order of locks, unless a thread was changing it. */
+static void child_of_a_fork(void **state)
+{
+    static char thing;
+    pthread_t thread;
+    void *was_inside;
+    (void)state;
+    assert_int_equal(snib__uses_init(), 0);
+    assert_true(snib__uses_lock());
+    add(&thing, SNIB__USE_HELD);
+    assert_int_equal(note(), SNIB__ORDER_NEW);
+    snib__uses_unlock();
+    fork_begins(SNIB__ORDER_FINE);
+    assert_int_equal(pthread_create(&thread, NULL, stay_inside, NULL), 0);
+    while (step != 1)
+        usleep(1000);
+    fork_begins(SNIB__ORDER_NEW);
+    step = 2;
+    pthread_join(thread, &was_inside);
+    assert_ptr_equal(was_inside, &step);
+    assert_true(snib__uses_lock()); /* the parent has all as it was */
+    assert_int_equal(listed(), 1);
+    assert_int_equal(note(), SNIB__ORDER_FINE);
+    free(snib__use_take(&thing));
+    snib__uses_unlock();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(by_actor_only_what_is_held),
+        cmocka_unit_test(child_of_a_fork),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

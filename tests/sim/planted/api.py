@@ -311,11 +311,18 @@ MUTANTS = [
         "faults/exit some_were_freed",
     ),
     Mutant(
-        "a fork that waits for other threads keeps what debug knows locked",
-        "api/client.c",
-        "error = error ? error : snib__uses_init(); error = error ? error : snib__exit_init();",
-        "error = error ? error : snib__exit_init(); error = error ? error : snib__uses_init();",
-        "faults/debugger a_fork_that_waits",
+        "a fork keeps what debug knows locked while the program's handlers run",
+        "api/uses.c",
+        "    uses_fork_known = true;",
+        "    uses_fork_known = true;\n    (void)pthread_mutex_trylock(&uses_mutex);",
+        "unit_forks while_handlers_last",
+    ),
+    Mutant(
+        "a child goes on with an order of locks that another thread of its parent was changing",
+        "api/uses.c",
+        "else uses_lose();",
+        "else uses_free();",
+        "unit_uses",
     ),
     Mutant(
         "what an actor waits for is looked through with what it holds",
@@ -323,6 +330,13 @@ MUTANTS = [
         "if (use->what != SNIB__USE_HELD) return; use->by_actor = *actors;",
         "use->by_actor = *actors;",
         "unit_uses",
+    ),
+    Mutant(
+        "a child waits for the thread of its parent that was making a handle",
+        "api/handle.c",
+        "pthread_mutex_init(&handle_mutex, NULL);",
+        "",
+        "unit_handle fork_beside_a_thread_that_grows_it",
     ),
     Mutant(
         "calls wait for ever for a client that the end of OpenSSL has stopped without a release",
