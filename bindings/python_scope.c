@@ -2,8 +2,12 @@
  *
  * A signal's handler runs between two steps of Python code, the first one of __exit__ included, and may raise there.
  * Here it cannot: what was acquired is given back, then its exception goes on.  The steps are in Python, and each can
- * be done twice; `slot` is a list that says how far they came.  (In Python 3.10 a handler may run anywhere, and so also
- * in the step that leads from hold() to __enter__.) */
+ * be done twice; `slot` is a list that says how far they came.
+ *
+ * Two versions leave a gap.  In Python 3.10 a handler may run anywhere, and so also in the step that leads from hold() to
+ * __enter__.  Since Python 3.14 `with` calls __enter__ like any function, and runs handlers as it has returned, before the
+ * block begins (CPython's issue 148874): then nobody calls __exit__.  So each __enter__ has the handlers run itself as its
+ * last step.  What is left are the few instructions from there to the return. */
 #include "python_calls.h"
 #include <stdbool.h>
 
@@ -47,6 +51,8 @@ static PyObject *scope_enter(PyObject *self, PyObject *unused)
     if (!slot)
         return NULL;
     hold = PyObject_CallMethodObjArgs(self, scope_enter_name, slot, NULL);
+    if (hold && PyErr_CheckSignals())
+        Py_CLEAR(hold);
     if (!hold)
         scope_leave(self, slot, PyList_Size(slot) > 0);
     Py_DECREF(slot);
@@ -69,13 +75,26 @@ static PyObject *scope_exit(PyObject *self, PyObject *args)
     return done;
 }
 
-/* A hold is there already, so there is no step that could be interrupted.  One that was released protects no block. */
+/* The last step of the __enter__ of what is held already. */
+static PyObject *scope_begin(PyObject *self)
+{
+    PyObject *slot;
+    if (PyErr_CheckSignals() == 0)
+        return Py_NewRef(self);
+    slot = PyList_New(0);
+    if (slot)
+        scope_leave(self, slot, true);
+    Py_XDECREF(slot);
+    return NULL;
+}
+
+/* A hold is there already, so there is no other step that could be interrupted.  One that was released protects no block. */
 static PyObject *scope_self(PyObject *self, PyObject *unused)
 {
     PyObject *error;
     (void)unused;
     if (snib__py_stage(self) != snib__py_gone)
-        return Py_NewRef(self);
+        return scope_begin(self);
     error = PyObject_CallMethodObjArgs(self, scope_gone_name, NULL);
     if (error)
         PyErr_SetObject((PyObject *)Py_TYPE(error), error);

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from . import _core, _native
+from ._mutex import Mutex
 
 if TYPE_CHECKING:
     from ._client import BaseClient
@@ -31,7 +32,7 @@ class Reader:
     def _forget(self) -> None:
         if self._epoll is not None:
             self._epoll.close()  # which the thread's frame keeps, even in a child
-        self._mutex = threading.RLock()  # which a signal's handler that uses a client may find locked by its thread
+        self._mutex = Mutex(threading.RLock())  # which a signal's handler that uses a client may find locked by its thread
         self._epoll = None
         self._thread = 0
         self._clients: dict[int, tuple[weakref.ref[BaseClient], Deliver]] = {}

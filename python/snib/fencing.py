@@ -31,11 +31,11 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from itertools import compress, starmap
 from typing import Any, Protocol
 
 from . import _core
 from ._codes import InvalidArgument, Lost, NotSupported
+from ._mutex import Mutex
 from ._stays import stays
 from ._statements import (
     REDIS_ACCEPT,
@@ -90,7 +90,7 @@ class Fence:
     def __init__(self, token: int = 0, owner: str = "") -> None:
         if token != 0:
             _checked(token, owner)
-        self._mutex = threading.Lock()
+        self._mutex = Mutex(threading.Lock())
         self._token = token
         self._owner = owner
         self._inside = _NOBODY  # the block of guard()
@@ -121,10 +121,8 @@ class Fence:
 
     def check(self, token: int, owner: str) -> None:
         """Record a token, or raise StaleToken; a newer hold may still write first, see guard()."""
-        _checked(token, owner)
-        self._begin()
-        with self._mutex:
-            self._advance(token, owner)
+        with self.guard(token, owner):
+            pass
 
     def guard(self, token: int, owner: str) -> AbstractContextManager[None]:
         """Like check(), and keep all other tokens out while the block writes.
@@ -150,12 +148,9 @@ class _Guard(_core.Scope):
     def _enter(self, slot: list[Any]) -> None:
         fence = self._fence
         fence._begin()
-        # It releases at its first step and does nothing later.  It is in the slot if the mutex is locked: both are done
-        # in C, where a signal's handler cannot come between.
-        release = starmap(fence._mutex.release, [()])
-        slot.extend(compress([release], starmap(fence._mutex.acquire, [()])))
+        fence._mutex._enter(slot)
         fence._advance(self._token, self._owner)
-        fence._inside = threading.get_ident(), release
+        fence._inside = threading.get_ident(), slot[0]
 
     def _leave(self, slot: list[Any], failed: bool) -> None:
         inside = self._fence._inside

@@ -28,6 +28,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from . import _core, _errors
+from ._mutex import Mutex
 from ._stays import stays
 
 __all__ = ["Server"]
@@ -76,9 +77,9 @@ def _load() -> ctypes.CDLL:
 
 
 _lib = _load()
-_mutex = threading.RLock()  # stop() frees what other threads may be using
+_mutex = Mutex(threading.RLock())  # stop() frees what other threads may be using
 os.register_at_fork(
-    before=_mutex.acquire, after_in_parent=_mutex.release, after_in_child=_mutex.release
+    before=_mutex.lock.acquire, after_in_parent=_mutex.lock.release, after_in_child=_mutex.lock.release
 )
 
 

@@ -6,6 +6,7 @@ there would.
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import concurrent.futures
 import contextlib
@@ -20,14 +21,15 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FrameType
 from typing import Any
 
 import pytest
 import snib
 import snib.aio
-from snib import _core
+from snib import _core, fencing
+from snib._mutex import Mutex
 from snib._reader import Reader
 
 from support import PATIENCE, RENEWED, TIDY, Program, Server, eventually
@@ -41,15 +43,21 @@ class Interrupt(BaseException):
 
 @functools.cache
 def checked(code: CodeType) -> set[int]:
-    """Where the interpreter checks for signals: on entry, after calls, and at backward jumps."""
+    """Where the interpreter checks for signals: on entry, after calls, and at backward jumps.
+
+    Since Python 3.14 `with` calls __enter__ like any function, and what is raised after that call is outside of its block.
+    What follows the call is inside, so there the call itself counts, too.
+    """
     offsets: set[int] = set()
-    after_call = True
+    after_call, special = True, False
     for step in dis.get_instructions(code):
         if step.opname in ("CACHE", "EXTENDED_ARG"):
             continue
-        if after_call or step.opname in ("RESUME", "JUMP_BACKWARD", "JUMP_ABSOLUTE"):
+        calls = step.opname.startswith("CALL")
+        if after_call or step.opname in ("RESUME", "JUMP_BACKWARD", "JUMP_ABSOLUTE") or (calls and special):
             offsets.add(step.offset)
-        after_call = step.opname.startswith("CALL")
+        special = step.opname == "LOAD_SPECIAL" or (special and not calls)
+        after_call = calls
     return offsets
 
 
@@ -272,6 +280,129 @@ def test_with_a_traced_lock(server: Server, block: Callable[[Any], Any]) -> None
         assert leaves_nothing(server, "traced", use, everywhere=False) > 50
     finally:
         del KINDS["traced"]
+
+
+# ---- The return of __enter__ ---------------------------------------------------------------------
+#
+# Since Python 3.14 `with` calls __enter__ like any function: what a signal's handler raises as it has returned is outside of
+# the block.  A plain call shows that in any Python.
+
+_interrupt = functools.partial(_thread.interrupt_main, signal.SIGUSR1)  # does not run the handler itself
+
+
+@pytest.fixture
+def handled() -> Iterator[None]:
+    def handler(number: int, frame: object) -> None:
+        raise Interrupt()
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
+class Last:
+    """Interrupts as a function has ended, where the interpreter looks for signals no more."""
+
+    __del__ = staticmethod(_interrupt)
+
+
+def late(function: Callable[..., Any]) -> Callable[..., Any]:
+    def called(*arguments: Any) -> Any:
+        last = Last()  # noqa: F841
+        return function(*arguments)
+
+    return called
+
+
+def by_call(scope: Any) -> None:
+    scope.__enter__()
+
+
+def by_with(scope: Any) -> None:
+    with scope:
+        pass
+
+
+both_forms = pytest.mark.parametrize("enter", [by_call, by_with])
+
+
+@both_forms
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_interrupt_as_enter_returns(
+    server: Server, handled: None, monkeypatch: pytest.MonkeyPatch, kind: str, enter: Callable[[Any], None]
+) -> None:
+    with snib.connect(server.url, lease=600) as client:
+        lock = KINDS[kind](client)
+        if kind == "permits":
+            lock.init(1)
+        with monkeypatch.context() as patched:
+            patched.setattr(snib._lock.Holdable, "_enter", late(snib._lock.Holdable._enter))
+            with pytest.raises(Interrupt):
+                enter(lock)
+        assert client.stats().held == 0
+        with lock:
+            pass
+        if kind == "permits":
+            server.admin.delete("x")
+
+
+@both_forms
+def test_an_interrupt_as_enter_of_a_traced_lock_returns(
+    server: Server, handled: None, monkeypatch: pytest.MonkeyPatch, enter: Callable[[Any], None]
+) -> None:
+    opentelemetry = pytest.importorskip("snib.opentelemetry")
+    with snib.connect(server.url, lease=600) as client:
+        lock = opentelemetry.traced(client.lock("x"))
+        with monkeypatch.context() as patched:
+            patched.setattr(opentelemetry.TracedLock, "_enter", late(opentelemetry.TracedLock._enter))
+            with pytest.raises(Interrupt):
+                enter(lock)
+        assert client.stats().held == 0
+
+
+@both_forms
+def test_an_interrupt_as_enter_of_a_guard_returns(
+    handled: None, monkeypatch: pytest.MonkeyPatch, enter: Callable[[Any], None]
+) -> None:
+    fence = fencing.Fence()
+    with monkeypatch.context() as patched:
+        patched.setattr(fencing._Guard, "_enter", late(fencing._Guard._enter))
+        with pytest.raises(Interrupt):
+            enter(fence.guard(1, "a"))
+        with pytest.raises(Interrupt):
+            fence.check(2, "b")
+    fence.check(3, "c")
+    assert fence.token == 3
+
+
+@both_forms
+def test_an_interrupt_as_enter_of_a_mutex_returns(
+    handled: None, monkeypatch: pytest.MonkeyPatch, enter: Callable[[Any], None]
+) -> None:
+    lock = threading.Lock()
+    mutex = Mutex(lock)
+    with monkeypatch.context() as patched:
+        patched.setattr(Mutex, "_enter", late(Mutex._enter))
+        with pytest.raises(Interrupt):
+            enter(mutex)
+    assert not lock.locked()
+    with mutex:
+        assert lock.locked()
+    assert not lock.locked()
+
+
+def test_an_interrupt_as_enter_of_a_hold_returns(server: Server, handled: None) -> None:
+    """Or of a client: they run no Python there, so the signal comes by the same call from C."""
+    call = functools.partial.__call__
+    with snib.connect(server.url, lease=600) as client:
+        hold = client.lock("x").hold()
+        for scope in (hold, client):
+            with pytest.raises(Interrupt):
+                [*map(call, [_interrupt, functools.partial(scope.__enter__)])]
+            assert hold.state is not snib.State.VALID
+        with pytest.raises(snib.Closed):
+            client.ping()
+    assert not server.admin.exists("x")
 
 
 async def held_by_a_task(lock: Any) -> None:
