@@ -96,13 +96,14 @@ class BaseHold(_core.Droppable):
     the lease runs out, with a ResourceWarning.
     """
 
-    __slots__ = ("_lock", "_handle", "_stage", "_place", "__weakref__")
+    __slots__ = ("_lock", "_handle", "_stage", "_place", "_number", "__weakref__")
 
     def __init__(self, lock: BaseHoldable[Any], handle: _core.HoldHandle) -> None:
         self._stage = ARRIVING
         self._handle = handle
         self._lock = lock  # the lock keeps its client open
         self._place: str | None = None
+        self._number = -1  # in the Kept that has it
         if lock._client._debug:
             self._place = _debug.taken(lock._client._who())
         elif is_tracing():

@@ -12,7 +12,7 @@ import functools
 import itertools
 import os
 import sys
-from collections.abc import Hashable, Iterator
+from collections.abc import Container, Hashable, Iterator
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_ITERABLE_COROUTINE
 from types import CodeType
 from typing import Any, Generic, TypeVar
@@ -68,6 +68,42 @@ def _manager(manager: object, is_stack: bool) -> _Key:
         return id(manager), None, is_stack, None
 
 
+class Places:
+    """The newest block of each place, by number: however many are open, the usual end of one finds it at once.
+
+    A place is a caller with the identities in a block.  As they may have come to others since, what is found is to be
+    compared; and where nothing is found, one that is older than another may be there all the same.
+    """
+
+    __slots__ = ("_newest", "_earlier")
+
+    def __init__(self) -> None:
+        self._newest: dict[tuple[int, ...], int] = {}
+        self._earlier: dict[int, int] = {}  # of a number, the one before it at its place
+
+    def note(self, caller: int, block: Block, number: int) -> None:
+        place = (caller, block[0][0]) if len(block) == 1 else (caller, *[key[0] for key in block])
+        earlier = self._newest.get(place)
+        if earlier is not None:
+            self._earlier[number] = earlier
+        self._newest[place] = number
+
+    def find(self, caller: int, block: Block) -> int | None:
+        place = (caller, block[0][0]) if len(block) == 1 else (caller, *[key[0] for key in block])
+        return self._newest.get(place)
+
+    def drop(self, caller: int, block: Block, number: int, known: Container[int]) -> None:
+        """known: the numbers that are there."""
+        place = (caller, block[0][0]) if len(block) == 1 else (caller, *[key[0] for key in block])
+        earlier = self._earlier.pop(number, None)
+        if self._newest.get(place) != number:
+            return
+        if earlier is not None and earlier in known:
+            self._newest[place] = earlier
+        else:
+            self._newest.pop(place, None)
+
+
 def likeness(begun: Block | None, ended: Block, own: bool, others: bool = True) -> int:
     """How certainly the block that ends is the one that began so, where 0 is not at all: the outermost context manager
     counts most.  That of another caller may be it by its managers, or if it is that of a generator, say, which is
@@ -104,14 +140,17 @@ class Kept(Generic[H]):
     took it and will give it back.
     """
 
-    __slots__ = ("_holds", "_newest", "__weakref__")
+    __slots__ = ("_holds", "_newest", "_places", "__weakref__")
 
     def __init__(self) -> None:
         self._holds: dict[int, tuple[int, H, int, Block | None]] = {}
+        self._places = Places()  # of those with a block
         self._newest = -1  # the number of the newest, which may have gone
 
     def keep(self, caller: int, hold: H, permits: int = 1, block: Block | None = None) -> None:
-        number = _new_number()
+        number = hold._number = _new_number()
+        if block:
+            self._places.note(caller, block, number)
         self._holds[number] = caller, hold, permits, block
         self._newest = number
         _strong[number] = self
@@ -138,6 +177,10 @@ class Kept(Generic[H]):
         caller's; or else the caller's newest, rather one of `with`.  Without removing it.  But an ExitStack that no block
         of the caller knows has been given what acquire() took, by push().
         """
+        at = self._places.find(caller, block)
+        usual = None if at is None else self._holds.get(at)
+        if usual is not None and usual[3] == block:
+            return usual[1]
         found = within = acquired = None
         is_pushed = is_of_stack(block)
         best = 0
@@ -166,10 +209,8 @@ class Kept(Generic[H]):
 
     def take_this(self, hold: H) -> bool:
         """This hold, unless it was already taken."""
-        for number, entry in self._holds.copy().items():
-            if entry[1] is hold:
-                return self._pop(number) is not None
-        return False
+        entry = self._holds.get(hold._number)
+        return entry is not None and entry[1] is hold and self._pop(hold._number) is not None
 
     def take_permits(self, caller: int, wanted: int) -> list[H]:
         """Holds that add up to the wanted permits, in the order of take(); none if impossible.
@@ -211,6 +252,8 @@ class Kept(Generic[H]):
         found = self._holds.get(number)
         if found is not None and found[1]._stage == OWNED:
             found[1]._stage = LEAVING  # in case a signal interrupts before the release
+        if found is not None and found[3]:
+            self._places.drop(found[0], found[3], number, self._holds)
         entry = self._holds.pop(number, None)
         _strong.pop(number, None)
         if number == self._newest:  # or else each of thousands that follow would have to be looked for

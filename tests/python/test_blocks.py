@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import itertools
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -553,3 +554,66 @@ def test_a_block_that_a_task_has_left_behind(server: Server) -> None:
             assert client.stats().held == 0
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("form", ["lock", "hold"])
+def test_many_blocks_on_one_object(server: Server, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    """The end of one is not looked for among all others."""
+    compared: list[object] = []
+    for module in (aio._lock, snib._kept):
+        monkeypatch.setattr(module, "likeness", lambda *given: compared.append(given) or 0)
+
+    async def main() -> None:
+        async with aio.connect(server.url) as client:
+            lock = client.rwlock("name").read
+            common = lock.hold()
+            async with common:
+                pass
+            begun, go_on = itertools.count(1), asyncio.Event()
+
+            async def work() -> None:
+                async with lock if form == "lock" else common:
+                    if next(begun) == 1000:
+                        go_on.set()
+                    await go_on.wait()
+
+            await asyncio.gather(*(work() for _ in range(1000)))
+            assert client.stats().held == 0 and not compared
+            kept = lock._kept()
+            for blocks in lock._blocks, common._blocks, kept:
+                assert not blocks._places._newest and not blocks._places._earlier
+
+    asyncio.run(main())
+
+
+def test_many_blocks_of_threads_on_one_object(client: snib.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[object] = []
+    monkeypatch.setattr(snib._kept, "likeness", lambda *given: compared.append(given) or 0)
+    lock = client.rlock("name")
+    blocks = [block(lock) for _ in range(100)]
+    for each in blocks:
+        next(each)
+    for each in blocks:
+        each.close()
+    with lock, lock:
+        pass
+    assert client.stats().held == 0 and not compared
+    assert not lock._kept()._places._newest and not lock._kept()._places._earlier
+
+
+def test_blocks_of_one_place_end_in_any_order() -> None:
+    """Three of one frame: the end of each finds the newest that is left."""
+    places = snib._kept.Places()
+    here = snib._kept.block_at()
+    known = {1, 2, 3}
+    for number in known:
+        places.note(7, here, number)
+    known.remove(1)
+    places.drop(7, here, 1, known)
+    assert places.find(7, here) == 3
+    known.remove(3)
+    places.drop(7, here, 3, known)
+    assert places.find(7, here) == 2
+    known.remove(2)
+    places.drop(7, here, 2, known)
+    assert places.find(7, here) is None and not places._newest and not places._earlier

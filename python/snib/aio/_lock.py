@@ -30,7 +30,7 @@ from .._base import (
 from .._codes import InvalidArgument
 from .._error import Error
 from .._hold import GIVEN_BACK, LEAVING, OWNED, BaseHold, LockInfo, State, make_info, unrepeatable
-from .._kept import Block, block_at, is_of_stack, likeness
+from .._kept import Block, Kept, Places, block_at, is_of_stack, likeness
 from .._stays import stays
 from .._times import acquire_ms, lease_ms, wait_ms
 from ._guard import Guard
@@ -186,10 +186,10 @@ class Hold(BaseHold):
                 loop.abandon(token, operation, future)
                 raise
             if code != OK:
-                raise unrepeatable(value)
+                raise value
         except Error as failure:
             if error is None:
-                raise self._named(failure)
+                raise self._named(unrepeatable(failure))  # also if it could not begin
 
     async def __aenter__(self: H) -> H:
         if self._stage == GIVEN_BACK:
@@ -226,23 +226,30 @@ class _Blocks:
     Loops of several threads may use it at the same time, so each step is one operation on a dict.
     """
 
-    __slots__ = ("_begun", "_numbers")
+    __slots__ = ("_begun", "_numbers", "_places")
 
     def __init__(self) -> None:
         self._begun: dict[int, _Begun] = {}
         self._numbers = itertools.count()
+        self._places = Places()
 
     def begin(self, caller: int, hold: Hold, guard: Guard, block: Block) -> None:
-        self._begun[next(self._numbers)] = caller, hold, guard, _innermost.get(), block
+        number = next(self._numbers)
+        self._places.note(caller, block, number)  # first: it may raise, near the limit of recursion
+        self._begun[number] = caller, hold, guard, _innermost.get(), block
         _innermost.set(weakref.ref(hold))
 
-    def end(self, ending: int, block: Block, acquired: bool = False) -> tuple[int, Hold, Guard] | None:
+    def end(self, ending: int, block: Block, kept: Kept[Hold] | None = None) -> tuple[int, Hold, Guard] | None:
         """The block that ends, with its caller; if its frame does not tell, the innermost one of the task that ends it; or
-        None.  acquired: acquire() has taken something for that task, which may have been pushed, see Kept.ending().
+        None.  kept: there, acquire() may have taken something for that task, which has been pushed, see Kept.ending().
 
         Its number is given: near the limit of recursion, there is room to find it where __aenter__ did, and not here.
         """
-        return self._pop(self._find(ending, block, acquired))
+        usual = self._places.find(ending, block)
+        begun = None if usual is None else self._begun.get(usual)
+        if begun is None or begun[4] != block:
+            usual = self._find(ending, block, kept is not None and kept.has_acquired(ending))
+        return self._pop(usual)
 
     def end_left(self) -> tuple[int, Hold, Guard] | None:
         """The newest one whose task has ended without it, as wait_for() may make one for __aenter__(); or None."""
@@ -253,10 +260,13 @@ class _Blocks:
         return None
 
     def _pop(self, number: int | None) -> tuple[int, Hold, Guard] | None:
-        begun = None if number is None else self._begun.pop(number, None)
-        if begun is None:
+        begun = None if number is None else self._begun.get(number)
+        if number is None or begun is None:
             return None
-        caller, hold, guard, outer, _ = begun
+        caller, hold, guard, outer, block = begun
+        self._places.drop(caller, block, number, self._begun)  # first: a signal's exception may leave what it has dropped
+        if self._begun.pop(number, None) is None:
+            return None
         if self._is_here(hold):
             _innermost.set(outer)
         return caller, hold, guard
@@ -268,7 +278,7 @@ class _Blocks:
         for number in reversed(begun):  # no generator: what a signal raises there is lost
             other, _, _, _, at = begun[number]
             own = other == caller
-            if own and at == block:  # the usual case
+            if own and at == block:
                 return number
             like = 2 * likeness(at, block, own) + own
             if like > best and like > 1:  # the newest of those that are as like
@@ -502,7 +512,7 @@ class Holdable(Named, BaseHoldable[Hold]):
         trace: TracebackType | None,
     ) -> None:
         caller, kept = self._caller(), self._kept()
-        begun = self._blocks.end(caller, block_at(), kept.has_acquired(caller))
+        begun = self._blocks.end(caller, block_at(), kept)
         acquired = None if begun else kept.take(caller, others=False)  # by acquire(), as for AsyncExitStack.push_async_exit()
         begun = begun or (None if acquired else self._blocks.end_left())
         if begun is None:
