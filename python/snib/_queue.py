@@ -128,13 +128,17 @@ class Queue:
             self._running[ticket] = submit(*arguments, self._handle, ticket)
         except Error as error:
             del self._locks[ticket]
-            raise lock._named(error)
+            raise self._failure(lock, error)
         except BaseException:  # of a signal's handler, perhaps when it has started
             self._unknown.add(ticket)
             raise
         if ticket not in self._locks:  # its event was drained by another thread
             self._running.pop(ticket, None)
         return ticket
+
+    @staticmethod
+    def _failure(lock: BaseNamed | Hold, error: Error) -> Error:
+        return lock._named(unrepeatable(error) if isinstance(lock, Hold) else error)
 
     def cancel(self, ticket: int) -> bool:
         """End an operation now; its event still arrives.
@@ -200,9 +204,7 @@ class Queue:
     def _done(self, ticket: int, value: _core.Value) -> Event:
         lock = self._locks[ticket]
         if isinstance(value, Error):
-            if isinstance(lock, Hold):
-                value = unrepeatable(value)
-            return Event(ticket, lock._named(value), False)
+            return Event(ticket, self._failure(lock, value), False)
         if isinstance(value, BaseException):  # the result could not be created; a hold was released
             return Event(ticket, cast("Error", value), False)
         if not isinstance(lock, Holdable) or value is None:

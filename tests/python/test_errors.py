@@ -14,7 +14,7 @@ import pytest
 
 import snib
 from conftest import NewServer
-from snib import _core
+from snib import _core, _errors
 from support import PATIENCE, TIDY, Server, brief, canned_server, eventually, free_port
 from test_ownership import COUNTED, KINDS
 
@@ -327,6 +327,35 @@ def test_the_error_of_a_release_is_not_retryable(new_server: NewServer) -> None:
     assert [error.name for error in errors] == ["plain", "awaited", "queued"]
     for error in errors:
         assert isinstance(error, snib.Unreachable) and type(error).retryable and not error.retryable
+
+
+def test_the_error_of_a_release_that_cannot_begin_is_not_retryable(
+    server: Server, client: snib.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says as little about the work as that of one that has begun.  The release itself can be tried again."""
+
+    def fail(*_: object) -> None:
+        raise _errors.make(snib.SystemFailure.code, "too many open files", 0, 0)
+
+    queue, queued = snib.Queue(client), client.lock("queued").hold()
+    waiting = snib.aio.connect(server.url)
+    awaited = asyncio.run(waiting.lock("awaited").hold().__aenter__())
+    asyncio.run(waiting.lock("acquired").acquire())
+    with monkeypatch.context() as patched:
+        patched.setattr(_core, "hold_release_submit", fail)
+        patched.setattr(_core, "queue_new", fail)  # of another loop
+        with pytest.raises(snib.SystemFailure) as caught:
+            queue.release(queued)
+        assert not caught.value.retryable
+        for release in (awaited.release, waiting.lock("acquired").release):
+            with pytest.raises(snib.SystemFailure) as caught:
+                asyncio.run(release())
+            assert not caught.value.retryable
+    assert snib.SystemFailure.retryable
+    queue.release(queued)
+    asyncio.run(awaited.release())
+    asyncio.run(waiting.close())
+    eventually(lambda: not server.admin.exists("queued", "awaited", "acquired"), TIDY)
 
 
 @pytest.mark.parametrize(
