@@ -6,7 +6,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "52a54fdfaae88158"
+#define SNIB_BUILD_ID "f62661dcfecb254b"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -30545,8 +30545,8 @@ static void snib__node_answer(struct snib__engine *e, struct snib__link *link,
         int32_t code = node_send_again(e, link, request, now);
         if (code == SNIB_OK)
             return;
-        if (request->kind != SNIB__REQ_RENEW || code == SNIB_EPERM)
-            error = code; /* the watchdog retries it in any case */
+        if (request->kind != SNIB__REQ_RENEW) /* the watchdog retries it in any case */
+            error = code;
     }
     if (!request->subject)
         return;
@@ -35275,7 +35275,7 @@ static void snib__watchdog_answer(struct snib__engine *e, struct snib__node *nod
 {
     if (error || reply->type != SNIB__RESP_ARRAY) {
         struct snib__renewals *list = &batch->node->renewals[batch->kind];
-        if (error && error != SNIB_AGAIN) /* that is want of memory */
+        if (error)
             watchdog_tell_refusal(e, node, text, (size_t)reply->count, now);
         list->retry = now + e->config.lease / 20;
         /* One lock's missing permission fails the whole command: the others must not suffer. */

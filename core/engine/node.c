@@ -654,8 +654,8 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
         int32_t code = node_send_again(e, link, request, now);
         if (code == SNIB_OK)
             return;
-        if (request->kind != SNIB__REQ_RENEW || code == SNIB_EPERM)
-            error = code; /* the watchdog retries it in any case */
+        if (request->kind != SNIB__REQ_RENEW) /* the watchdog retries it in any case */
+            error = code;
     }
     if (!request->subject)
         return;

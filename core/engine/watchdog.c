@@ -543,7 +543,7 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__node *node,
 {
     if (error || reply->type != SNIB__RESP_ARRAY) {
         struct snib__renewals *list = &batch->node->renewals[batch->kind];
-        if (error && error != SNIB_AGAIN) /* that is want of memory */
+        if (error)
             watchdog_tell_refusal(e, node, text, (size_t)reply->count, now);
         list->retry = now + e->config.lease / 20;
         /* One lock's missing permission fails the whole command: the others must not suffer. */

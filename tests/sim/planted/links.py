@@ -707,8 +707,8 @@ MUTANTS = [
     Mutant(
         "nothing says that the server refuses to renew",
         "engine/watchdog.c",
-        "if (error && error != SNIB_AGAIN)",
-        "if (error == SNIB_AGAIN)",
+        "if (error) watchdog_tell_refusal(",
+        "if (error == SNIB_AGAIN) watchdog_tell_refusal(",
         "unit_lost refused_renewals_are_told",
     ),
     Mutant(
