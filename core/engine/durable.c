@@ -241,14 +241,11 @@ static void durable_send_one(struct snib__engine *e, struct snib__node *node,
         snib__gate_unsent(e, hold, request->kind, request->sent_at, now);
 }
 
-/* Send the collected requests, with a WAIT behind them. */
-static void durable_go_on(struct snib__engine *e, struct snib__node *node, snib__time now)
+static void durable_send_batch(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     struct snib__durable *d = node->durable;
     struct snib__request *batch = d->collected;
     uint32_t n = d->collected_n;
-    if (d->waiting || durable_link(node)->conn.state != SNIB__CONN_READY)
-        return;
     d->collected = NULL;
     d->collected_n = d->collected_cap = 0;
     d->stuck_since = SNIB__NEVER;
@@ -259,6 +256,18 @@ static void durable_go_on(struct snib__engine *e, struct snib__node *node, snib_
     d->waiting = false;
     if (n > 0 || d->granted_n > 0)
         durable_wait(e, node, now);
+}
+
+/* Send the collected requests, with a WAIT behind them.  Where no memory is left for one of them, the next waiter's is
+ * collected: without a WAIT no answer would send it. */
+static void durable_go_on(struct snib__engine *e, struct snib__node *node, snib__time now)
+{
+    struct snib__durable *d = node->durable;
+    if (d->waiting || durable_link(node)->conn.state != SNIB__CONN_READY)
+        return;
+    do
+        durable_send_batch(e, node, now);
+    while (d->collected_n > 0 && !d->waiting && durable_link(node)->conn.state == SNIB__CONN_READY);
 }
 
 /* Patience begins when there is both an outage and something collected. */

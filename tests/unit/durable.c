@@ -155,6 +155,44 @@ static void no_replicas_no_waiting(void **state)
     snib__engine_free(engine);
 }
 
+/* Two wait for a lock while the replicas are counted.  There are none, and no memory for the first one's request: the other
+ * one's, which follows, waits for no answer. */
+static void no_memory_for_what_was_collected(void **state)
+{
+    (void)state;
+    static const char none[] = REPLICAS(0);
+    char reply[80];
+    snprintf(reply, sizeof reply, "$%zu\r\n%s\r\n", strlen(none), none);
+    uint32_t refused = 0;
+    for (uint32_t n = 1; n <= 4; n++) {
+        struct snib__op *op =
+            begin_durable(SNIB_DURABILITY_ALL, SNIB_DURABILITY_REFUSE, REPLICAS(0));
+        grant_line();
+        acquired(engine, op);
+        now += 2 * SECOND;
+        acquire(engine, gate(engine, SNIB_MUTEX, "next"), 0);
+        struct snib__gate *wanted = gate(engine, SNIB_MUTEX, "wanted");
+        struct snib__op *first = acquire(engine, wanted, 0), *second = acquire(engine, wanted, 0);
+        assert_true(snib__durable_pending(engine->home));
+        grant_line();
+        assert_int_equal(line->conn.ring[line->conn.ring_head].kind, SNIB__REQ_COUNT);
+        snib__buf_free(&line->conn.out);
+        ledger_refuse(n);
+        answer_line("", reply);
+        ledger_refuse(0);
+        assert_false(snib__durable_pending(engine->home));
+        if (first->done) {
+            assert_int_equal(first->code, SNIB_ENOMEM);
+            assert_int_equal(under_way(SNIB__REQ_ACQUIRE), 1);
+            grant_line();
+            assert_true(second->done && second->code == SNIB_OK);
+            refused++;
+        }
+        snib__engine_free(engine);
+    }
+    assert_true(refused > 0);
+}
+
 static void forbidden_wait_is_no_error(void **state)
 {
     (void)state;
@@ -795,6 +833,7 @@ int main(void)
         cmocka_unit_test(too_few_is_reported),
         cmocka_unit_test(majority_is_of_all_servers),
         cmocka_unit_test(no_replicas_no_waiting),
+        cmocka_unit_test(no_memory_for_what_was_collected),
         cmocka_unit_test(forbidden_wait_is_no_error),
         cmocka_unit_test(other_errors_decide_nothing),
         cmocka_unit_test(pauses_grow_until_replicas_are_counted),

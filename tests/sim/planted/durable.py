@@ -4,6 +4,13 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "what was collected behind a request without memory waits for an answer that nobody owes",
+        "engine/durable.c",
+        "while (d->collected_n > 0 && !d->waiting &&",
+        "while (false && d->collected_n > 0 && !d->waiting &&",
+        "unit_durable",
+    ),
+    Mutant(
         "a replica that only a WAIT has met is not missed",
         "engine/durable.c",
         "d->any = d->any || reached > 0;",
