@@ -31,11 +31,15 @@ static int fair_keys(struct snib__buf *out, const struct snib__gate *gate)
 }
 
 /* The number of this client's first waiter, if it is the one that asks again: places with lower
- * numbers are leftovers that a failover has brought back.  0: do not check; one request per client
- * does, because the check scans the queue. */
+ * numbers are leftovers that a failover has brought back.  0: do not check, and do not push the client's places; one request
+ * per client does, because that scans the queue. */
 static uint64_t fair_first(const struct snib__hold *hold)
 {
+    const struct snib__waitq *waitq = hold->gate->waitq;
+    const struct snib__op *head = waitq ? waitq->head : NULL;
     if (!(hold->flags & SNIB__SEATED))
+        return 0;
+    if (head && head->hold->number < hold->number) /* and so for all but one, where all ask at once */
         return 0;
     for (const struct snib__hold *peer = hold->gate->peers; peer; peer = peer->peer_next)
         if (peer->phase <= SNIB__PLACED && peer->number < hold->number)

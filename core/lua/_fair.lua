@@ -3,7 +3,8 @@
 -- KEYS[1] lock      a hash with the holder's field and a TTL, like the mutex
 -- KEYS[2] queue     a list of owners, the head is next
 -- KEYS[3] places    a sorted set: owner -> when its place ends, ms since the epoch
--- KEYS[4] beats     a hash of Snib's own: client id -> when it last asked; "push" -> last push; "polls <client id>";
+-- KEYS[4] beats     a hash of Snib's own: client id -> when it last asked; "push" -> last push; "forget" -> when it was
+--                   last rid of clients that have gone; "polls <client id>";
 --                   "skipped <owner>" -> when a release first could not notify that waiter
 -- KEYS[5] token     the counter of the fenced lock; used if it exists
 --

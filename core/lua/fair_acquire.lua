@@ -5,6 +5,7 @@
 -- ARGV[7] the lowest number with which the client waits; 0: not given
 -- Reply: a text: granted, the token or 0.  Otherwise integers: the remaining ms of the holder's lease, negative
 -- if there is none to wait for; 1 if a Redisson client holds the lock or is ahead; the server's ms.
+local FORGET, FORGET_MOST = 1000, 500
 local owner, lease = ARGV[1], ARGV[2]
 
 -- Or an error reply.
@@ -36,10 +37,20 @@ local function take(left)
     end
 end
 
--- Clients and their waiters come and go while the queue may never end: forget those that are dead or have no place.
-local function forget(members)
-    local placed = {}
-    for _, member in ipairs(members) do
+-- Clients and their waiters come and go while the queue may never end: forget those that are dead or have no place.  Once a
+-- second, by whoever keeps or takes a place then, and not more at a time than costs the others little.
+local function forget()
+    local looked = redis.call('hget', KEYS[4], 'forget')
+    local last = tonumber(looked or now)
+    if looked and last <= now and now - last < FORGET then
+        return
+    end
+    redis.call('hset', KEYS[4], 'forget', now)
+    if not looked then
+        return
+    end
+    local placed, most = {}, FORGET_MOST
+    for _, member in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do
         placed[client(member)], placed[member] = true, true
     end
     local beats = redis.call('hgetall', KEYS[4])
@@ -47,16 +58,23 @@ local function forget(members)
         local one, beat = beats[i], tonumber(beats[i + 1])
         local skipped = string.match(one, '^skipped (.*)')
         if skipped and not placed[skipped] then
-            redis.call('hdel', KEYS[4], one)
+            most = most - redis.call('hdel', KEYS[4], one)
         elseif #one == 36 and not placed[one] and now - beat > DEAD then
-            redis.call('hdel', KEYS[4], one, 'polls ' .. one)
+            most = most - redis.call('hdel', KEYS[4], one, 'polls ' .. one)
+        end
+        if most <= 0 then
+            return
         end
     end
 end
 
 -- Keep the client's places, and push them if it is the first Snib client.  All the waiters of a process may ask at once, as
--- after a reconnect: each of them would push all.
+-- after a reconnect: one of them, the first, looks at the queue for all.
 local function keep()
+    if ARGV[7] == '0' then
+        expire()
+        return
+    end
     local members, foreign = redis.call('lrange', KEYS[2], 0, -1), false
     for _, member in ipairs(members) do
         foreign = foreign or not ours(member)
@@ -72,9 +90,7 @@ local function keep()
                 end
                 push(members, i, math.min(now - last, DEAD))
                 redis.call('hset', KEYS[4], 'push', now)
-                if math.floor(now / BEATS) > math.floor(last / BEATS) then
-                    forget(members)
-                end
+                forget()
                 return
             elseif silence(member) <= DEAD then
                 return
@@ -94,6 +110,7 @@ local function join()
     end
     redis.call('hset', KEYS[4], client(owner), now)
     redis.call(tail and 'hsetnx' or 'hset', KEYS[4], 'push', now)
+    forget()
     redis.call('zadd', KEYS[3], string.format('%.1f', score), owner)
     redis.call('rpush', KEYS[2], owner)
     expire()
