@@ -395,7 +395,7 @@ static void chan_refused(struct snib__engine *e, struct snib__node *node, snib__
                              snib__node_where(e, node));
             for (struct snib__waitq *waitq = chan->waitqs, *next; waitq; waitq = next) {
                 next = waitq->chan_next; /* a waiter may end here if out of memory */
-                if (waitq->head && !snib__gate_active(waitq->gate) && !waitq->gate->trying)
+                if (waitq->head && !snib__gate_active(waitq->gate) && !snib__gate_asks(waitq->gate))
                     snib__waitq_sleep(e, waitq->gate, -1, false, now);
             }
         }

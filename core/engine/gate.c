@@ -439,6 +439,22 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
 
 /* ---- replies ---- */
 
+/* An attempt is no longer in flight.  True: it was a single try beside a queue, which it says nothing to. */
+bool snib__gate_tried(struct snib__hold *hold)
+{
+    struct snib__gate *gate = hold->gate;
+    if (snib__gate_sole(gate))
+        return false;
+    gate->trying--;
+    bool single = gate->kind->discipline == SNIB__SHARED && (hold->flags & SNIB__BESIDE);
+    if (single) {
+        hold->flags &= (uint16_t)~SNIB__BESIDE;
+        if (gate->waitq)
+            gate->waitq->singles--;
+    }
+    return single;
+}
+
 /* A granted hold goes to its operation.  It goes back if no operation wants it any more, or if it
  * came too late.  True: it was taken. */
 bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t token,
@@ -558,13 +574,12 @@ void snib__gate_acquired(struct snib__engine *e, struct snib__hold *hold, snib__
 {
     struct snib__gate *gate = hold->gate;
     snib__gate_ref(gate);
-    if (!snib__gate_sole(gate))
-        gate->trying--;
+    bool single = snib__gate_tried(hold);
     if ((hold->flags & SNIB__RESENT) && !verdict->yes)
         snib__gate_renumber(e, hold, now);
     hold->flags &= (uint16_t)~SNIB__RESENT;
     if (gate->kind->discipline == SNIB__SHARED) {
-        snib__share_answer(e, hold, sent_at, verdict, now);
+        snib__share_answer(e, hold, single, sent_at, verdict, now);
     } else if (gate->kind->discipline == SNIB__QUEUED) {
         snib__place_answer(e, hold, sent_at, verdict, now);
     } else if (verdict->yes) {
@@ -596,8 +611,7 @@ void snib__gate_answer_acquire(struct snib__engine *e, struct snib__link *link,
         return;
     }
     snib__gate_ref(gate);
-    if (!snib__gate_sole(gate))
-        gate->trying--;
+    snib__gate_tried(hold);
     gate_failed(e, hold, request->sent_at, reply, error, text, now);
     gate_settle(e, gate, now);
 }
@@ -638,14 +652,13 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
             snib__gate_forget_hold(e, hold);
         if (!gate->waitq->head)
             snib__waitq_rest(e, gate, now);
-        else if (first && gate->trying) /* the next operation may want less than those in flight */
+        else if (first && snib__gate_asks(gate)) /* the next may want less than those in flight */
             gate->waitq->hint = true;
         else if (first && !snib__gate_sole(gate))
             snib__waitq_try(e, gate->waitq, now);
     } else if (hold->phase == SNIB__TRYING && !(gate->waitq && gate->waitq->incoming == hold) &&
                snib__node_unsend(e, hold)) {
-        if (!snib__gate_sole(gate))
-            gate->trying--;
+        snib__gate_tried(hold);
         if (hold->flags & SNIB__RESENT) { /* an earlier try may have worked */
             snib__sole_settles(gate, now);
             snib__gate_undo(e, hold, now, now);

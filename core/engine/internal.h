@@ -284,6 +284,7 @@ int32_t snib__gate_meets(struct snib__engine *e, struct snib__op *op, snib__time
 bool snib__gate_reads_on(const struct snib__engine *e, const struct snib__hold *hold);
 /* The number of an attempt may be at a server that is not asked: it is remembered, and the next try has another one. */
 void snib__gate_renumber(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+bool snib__gate_tried(struct snib__hold *hold);
 bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t token,
                       snib__time sent_at, snib__time now);
 void snib__gate_undo(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
@@ -329,8 +330,9 @@ void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
 /* share.c */
 void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
 void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
-void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                        const struct snib__verdict *verdict, snib__time now);
+uint32_t snib__share_singles(const struct snib__gate *gate);
+void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, bool single,
+                        snib__time sent_at, const struct snib__verdict *verdict, snib__time now);
 
 /* place.c */
 void snib__place_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);

@@ -341,7 +341,7 @@ static void release_untry(struct snib__engine *e, struct snib__hold *hold, snib_
 {
     struct snib__gate *gate = hold->gate;
     snib__gate_ref(gate);
-    gate->trying--;
+    snib__gate_tried(hold);
     snib__gate_forget_hold(e, hold);
     snib__waitq_rest(e, gate, now);
     snib__gate_put(e, gate);
@@ -368,8 +368,7 @@ void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, int kind
 {
     struct snib__gate *gate = hold->gate;
     if (kind == SNIB__REQ_ACQUIRE) {
-        if (!snib__gate_sole(gate))
-            gate->trying--;
+        snib__gate_tried(hold);
         if (hold->op && hold->op->stage == SNIB__STAGE_QUEUED) {
             snib__waitq_remove(gate->waitq, hold->op);
             snib__waitq_rest(e, gate, now);
@@ -426,10 +425,9 @@ void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *r
         hold->phase = SNIB__RELEASING;
         e->releasing++;
         kind = SNIB__REQ_RELEASE;
-        if (!snib__gate_sole(gate)) {
-            gate->trying--;
+        snib__gate_tried(hold);
+        if (!snib__gate_sole(gate))
             snib__waitq_rest(e, gate, now);
-        }
     }
     if (snib__node_send(e, kind, hold, hold->number, now) < 0)
         snib__gate_unsent(e, hold, kind, request->sent_at, now);

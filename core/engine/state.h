@@ -24,6 +24,7 @@ enum {
     SNIB__RESENT = 8,     /* an earlier request for it has no reply: it may have taken effect */
     SNIB__AWAKE = 16,     /* subscribed before the last request was sent */
     SNIB__COUNTED = 32,   /* waitq->own_messages counts the messages of its release */
+    SNIB__BESIDE = 32,    /* but shared, while it tries: for an operation that does not wait */
     SNIB__INHERITED = 64, /* its name moved to another server, which has not confirmed it yet */
     SNIB__PEER = 128,     /* in its gate's list of peers */
     SNIB__PROMISED = 256, /* fair: a message granted it while its request was in flight */
@@ -106,9 +107,12 @@ struct snib__waitq {
     uint32_t timer_at;
     uint32_t own_messages; /* own release messages yet to come: no news */
     uint32_t blocker;      /* multi: the member whose channel the gate waits on */
+    uint32_t singles;      /* share.c: single tries, of the gate's attempts in flight */
     uint16_t burst;        /* share.c: attempts to send at once */
+    uint16_t most;         /* share.c: permits that the last attempt from the queue wants */
     uint8_t brief;         /* short sleeps in a row */
     bool hint : 1;         /* a message arrived while an attempt was in flight */
+    bool turns : 1;        /* share.c: of the attempts in flight, some came from the queue */
     bool overdue : 1;      /* waits are over, except for the reply to the first attempt */
     bool refused : 1;      /* pause.c: no node serves the request that all of them wait for */
     uint32_t queued;       /* waiting operations */
@@ -162,6 +166,12 @@ static inline size_t snib__gate_size(size_t name_len)
 {
     size_t size = offsetof(struct snib__gate, name) + name_len;
     return size < sizeof(struct snib__gate) ? sizeof(struct snib__gate) : size;
+}
+
+/* Attempts in flight whose refusal goes on with the queue: single tries come and go beside it. */
+static inline uint32_t snib__gate_asks(const struct snib__gate *gate)
+{
+    return gate->trying - (gate->waitq ? gate->waitq->singles : 0);
 }
 
 static inline bool snib__gate_sole(const struct snib__gate *gate)

@@ -49,6 +49,7 @@ struct snib__waitq *snib__waitq_get(struct snib__engine *e, struct snib__gate *g
     waitq->gate = gate;
     waitq->idle_since = SNIB__NEVER;
     waitq->burst = 1;
+    waitq->singles = snib__share_singles(gate);
     if (snib__chan_attach(e, waitq) < 0) {
         e->heap_owed--;
         free(waitq);
@@ -155,7 +156,7 @@ void snib__waitq_rest(struct snib__engine *e, struct snib__gate *gate, snib__tim
     const struct snib__hold *active = snib__gate_active(gate);
     if (!waitq)
         return;
-    bool ends = gate->trying == 0 || gate->kind->discipline == SNIB__QUEUED;
+    bool ends = snib__gate_asks(gate) == 0 || gate->kind->discipline == SNIB__QUEUED;
     if (waitq->head && waitq->timer_at == 0 && ends && !snib__gate_sole(gate)) {
         snib__waitq_sleep(e, gate, -1, false, now);
         return;
@@ -228,7 +229,7 @@ void snib__waitq_mark(struct snib__op *op, snib__time now)
 /* If operations sleep at the gate, let the first of them try. */
 void snib__waitq_try(struct snib__engine *e, struct snib__waitq *waitq, snib__time now)
 {
-    if (!snib__gate_active(waitq->gate) && !waitq->gate->trying && !waitq->incoming &&
+    if (!snib__gate_active(waitq->gate) && !snib__gate_asks(waitq->gate) && !waitq->incoming &&
         waitq->head && snib__node_ready(waitq->gate->node))
         snib__gate_advance(e, waitq->gate, now);
 }
@@ -269,7 +270,7 @@ void snib__waitq_message(struct snib__engine *e, struct snib__waitq *waitq, cons
     waitq->brief = 0;
     if (snib__gate_active(waitq->gate))
         waitq->hint = snib__gate_active(waitq->gate)->phase == SNIB__TRYING;
-    else if (waitq->gate->trying)
+    else if (snib__gate_asks(waitq->gate))
         waitq->hint = true;
     else
         snib__waitq_try(e, waitq, now);
@@ -325,7 +326,7 @@ void snib__waitq_expired(struct snib__engine *e, struct snib__waitq *waitq, snib
 {
     bool queued = waitq->gate->kind->discipline == SNIB__QUEUED;
     if (!waitq->head || snib__gate_active(waitq->gate) || waitq->incoming ||
-        (waitq->gate->trying && !queued)) /* the beat is due, whoever else asks */
+        (snib__gate_asks(waitq->gate) && !queued)) /* the beat is due, whoever else asks */
         return;
     if (!snib__node_ready(waitq->gate->node)) {
         snib__timer_set(e, SNIB__TIMER_WAITQ, &waitq->timer_at, now + e->config.recheck);

@@ -156,6 +156,9 @@ static const char *check_rest(const struct snib__gate *gate, const struct snib__
         moves = moves || (hold->phase != SNIB__NEW && hold->phase != SNIB__HELD &&
                           hold->phase != SNIB__PLACED);
     MUST(!waitq->head || moves || active || waitq->timer_at || !snib__node_ready(gate->node));
+    if (gate->kind->discipline == SNIB__SHARED) /* a single try does not go on with it */
+        MUST(!waitq->head || snib__gate_asks(gate) || waitq->timer_at ||
+             !snib__node_ready(gate->node));
     bool subscribed = chan && chan->state == SNIB__CHAN_ON;
     MUST(moves || !subscribed || snib__waitq_used(waitq) || waitq->idle_since != SNIB__NEVER);
     return NULL;
@@ -373,6 +376,8 @@ static const char *check_gate(const struct snib__engine *e, const struct snib__g
         refs += op->gate == gate;
     MUST(gate->refs >= refs);
     MUST(gate->trying == (snib__gate_sole(gate) || snib__outer_is(gate) ? 0 : trying));
+    if (gate->waitq)
+        MUST(gate->waitq->singles == snib__share_singles(gate));
     MUST(gate->unanswered == 0 || gate->lane);
     MUST(gate->unanswered == unanswered(e, gate));
     return gate->waitq ? check_queue(e, gate, census) : NULL;

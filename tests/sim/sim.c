@@ -107,7 +107,9 @@ static void plan_families(void)
         name->family = mutexes     ? FAMILY_MUTEX
                        : sim.multi ? members[sim_draw(sizeof members / sizeof *members)]
                                    : all[sim_draw(sizeof all / sizeof *all)];
-        name->family = sim.crowded ? crowd_family() : name->family;
+        name->family = sim.crowded                ? crowd_family()
+                       : sim.pestered && !mutexes ? FAMILY_PERMITS
+                                                  : name->family;
         name->alien = peers && known_to_redisson[name->family];
         bool may_count = name->family == FAMILY_FAIR || name->family == FAMILY_RW;
         name->tokens =
@@ -149,6 +151,11 @@ static void begin(uint64_t seed, bool trace)
     sim.database = sim_chance(2) ? 0 : 3;
     sim.password = sim_chance(2) ? NULL : "secret";
     sim.crowded = seed % 8 == 5 && !focused;
+    sim.pestered = seed % 16 == 11 && !focused && !only_mutexes;
+    if (sim.pestered) {
+        sim.task_count = SIM_TASKS;
+        sim.name_count = 1;
+    }
     sim.pipes_end = sim.pipes;
     sim.model = model_new();
     model_set_version(sim.model, (enum model_version)(seed / 3 % 3));

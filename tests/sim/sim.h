@@ -149,6 +149,8 @@ struct sim_owner {
     snib__time abandoned_at, first_sent;
     snib__time unanswered_since; /* the first attempt without a reply; 0: none */
     bool answered;               /* an attempt has had a reply */
+    snib__time tried_at;         /* when the attempt was sent that was answered last, ... */
+    snib__time answered_at;      /* ... and when that was */
     snib__time lease;
     int64_t token;                         /* as the server assigned it */
     uint32_t attempts, releases, renewals; /* requests sent */
@@ -235,6 +237,7 @@ struct sim_process {
     snib__time alarmed_at;          /* when it last counted, by its own clock */
     snib__time
         free_at[SIM_NAMES]; /* when a hold of this name was last lost or left, or a wait ended */
+    snib__time next_at[SIM_NAMES];  /* the same, but for single tries beside a queue */
     snib__time known_at[SIM_NAMES]; /* when it last had the lock, or heard that another had */
     snib__time frozen_until;
     snib__time gone_at; /* latest end of a closing process; SNIB__NEVER: not closing */
@@ -346,8 +349,9 @@ struct sim {
     int focus[2];
     uint64_t enabled; /* set of enum sim_fault */
     bool calm, winding_down;
-    bool crowded;                  /* all tasks want one lock all the time */
-    bool listeners;                /* in a crowd: the Redissons only listen */
+    bool pestered;  /* tasks try, again and again and without waiting, to get all permits at once */
+    bool crowded;   /* all tasks want one lock all the time */
+    bool listeners; /* in a crowd: the Redissons only listen */
     snib__time crowd_hold;         /* ... the longest hold */
     struct sim_process *last;      /* ... the last holder */
     snib__time chain_since;        /* ... since when its process has had the lock */

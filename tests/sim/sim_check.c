@@ -209,7 +209,7 @@ static void check_waiter(const struct sim_process *process, const struct sim_tas
     snib__time hears = hears_since(process);
     snib__time waits = task->submitted;
     for (int i = 0; i < sim.name_count; i++) {
-        waits = (task->use.names >> i & 1) != 0 ? sim_latest(waits, process->free_at[i]) : waits;
+        waits = (task->use.names >> i & 1) != 0 ? sim_latest(waits, process->next_at[i]) : waits;
     }
     /* Messages of its own releases that were lost are still expected: as many of others are taken for them, at most until
      * the next re-check. */

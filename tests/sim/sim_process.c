@@ -195,10 +195,12 @@ static struct sim_hold *find_hold(struct sim_process *process, const struct snib
     return NULL;
 }
 
-static void set_free(struct sim_process *process, const struct sim_use *use)
+/* beside: a queue of the process, which goes on as before. */
+static void set_free(struct sim_process *process, const struct sim_use *use, bool beside)
 {
     for (int i = 0; i < sim.name_count; i++) {
         process->free_at[i] = (use->names >> i & 1) != 0 ? sim.now : process->free_at[i];
+        process->next_at[i] = (use->names >> i & 1) != 0 && !beside ? sim.now : process->next_at[i];
     }
 }
 
@@ -231,7 +233,7 @@ void process_leave_hold(struct sim_process *process, struct sim_hold *hold)
                  (unsigned long long)hold->number);
     }
     owner->stray |= is_lost && memory_is_short(); /* what is left of it cannot be released then */
-    set_free(process, &hold->use);
+    set_free(process, &hold->use, false);
     process_knows(process, &hold->use);
     struct snib__hold *engine_hold = hold->hold;
     const struct sim_hold left = *hold;
@@ -303,7 +305,8 @@ static void complete(struct sim_process *process, struct snib__op *op)
     } else if (task->doing == DOING_WAIT) {
         count_failure(op->code);
         check_not_granted(process, task, op->code);
-        set_free(process, &task->use); /* the task queued behind it is first now */
+        bool beside = task->once && task->use.kind == SNIB_PERMITS;
+        set_free(process, &task->use, beside); /* the task queued behind it is first now */
         task_rest(task);
     } else if (task->doing == DOING_EXTEND) {
         totals.extended += op->code == SNIB_OK;
@@ -345,7 +348,7 @@ static void take_lost(struct sim_process *process, struct snib__hold *lost)
     totals.lost++;
     check_lost(process, hold);
     hold->told = true;
-    set_free(process, &hold->use);
+    set_free(process, &hold->use, false);
     process_knows(process, &hold->use);
 }
 

@@ -170,6 +170,8 @@ static void follow(struct sim_process *process, uint64_t number, int side)
             (struct sim_owner){.use = before.use,
                                .lease = before.lease,
                                .answered = before.answered,
+                               .tried_at = before.tried_at,
+                               .answered_at = before.answered_at,
                                .attempts = before.attempts,
                                .first_sent = before.first_sent,
                                .connects_before = before.connects_before,
@@ -305,12 +307,15 @@ void check_input(struct sim_process *process, struct snib__link *link, const cha
     struct {
         uint64_t number;
         int side;
+        snib__time sent_at;
     } awaited[ANSWERS_MAX];
     uint32_t count = conn->ring_count < ANSWERS_MAX ? conn->ring_count : ANSWERS_MAX;
     uint64_t before = conn->appended - conn->ring_count;
     for (uint32_t i = 0; i < count; i++) {
-        awaited[i].number =
-            attempt_of(&conn->ring[(conn->ring_head + i) & (conn->ring_cap - 1)], &awaited[i].side);
+        const struct snib__request *request =
+            &conn->ring[(conn->ring_head + i) & (conn->ring_cap - 1)];
+        awaited[i].number = attempt_of(request, &awaited[i].side);
+        awaited[i].sent_at = sim_true(process, request->sent_at);
     }
     if (snib__link_kind(link) == SNIB__COMMAND) {
         process->heard_at = sim.now;
@@ -320,6 +325,10 @@ void check_input(struct sim_process *process, struct snib__link *link, const cha
     for (uint32_t i = 0; i < count && i < answered; i++) {
         if (awaited[i].number != 0) {
             struct sim_owner *owner = check_owner(process, awaited[i].number, awaited[i].side);
+            owner->tried_at = owner->unanswered_since < awaited[i].sent_at
+                                  ? owner->unanswered_since
+                                  : awaited[i].sent_at; /* by the process, or from it */
+            owner->answered_at = sim.now;
             owner->unanswered_since = 0;
             owner->answered = true;
             if (owner->present == 0) { /* refused */

@@ -11,8 +11,20 @@
 
 #define LIST_BYTES 65536
 
+#define PESTERED (300 * SNIB__MS) /* at most so long between two single tries of a task */
+
+/* Half of the tasks do, beside those that wait. */
+static bool pesters(const struct sim_process *process, const struct sim_task *task)
+{
+    return sim.pestered && (task - process->tasks) % 2 != 0;
+}
+
 void task_rest(struct sim_task *task)
 {
+    if (sim.pestered && task->once) {
+        *task = (struct sim_task){.wake = sim.now + sim_draw(PESTERED)};
+        return;
+    }
     *task =
         (struct sim_task){.wake = sim.now + (!sim.crowded && sim_chance(2) ? sim_draw(5 * SNIB__MS)
                                                                            : sim_draw(sim.think))};
@@ -109,8 +121,12 @@ static bool is_first(const struct sim_process *process, const struct sim_use *us
 static void begin_acquire(struct sim_process *process, struct sim_task *task)
 {
     static const snib__time unlimited = SNIB__NEVER;
-    uint64_t mode = sim.crowded ? 2 + sim_draw(2) : sim_draw(4);
+    bool beside = pesters(process, task);
+    uint64_t mode = beside ? 0 : sim.crowded ? 2 + sim_draw(2) : sim_draw(4);
     choose(process, &task->use);
+    if (beside && task->use.kind == SNIB_PERMITS) {
+        task->use.permits = SIM_PERMITS;
+    }
     bool unowned = task->use.kind == SNIB_SEMAPHORE || task->use.kind == SNIB_LATCH;
     struct snib__acquire how = {.owner = sim_chance(4) ? 1 + sim_draw(2) : 0,
                                 .wait = mode == 0   ? 0

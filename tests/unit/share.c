@@ -10,6 +10,30 @@ static void answer_all(struct snib__engine *engine, const char *reply)
         answer(engine, reply);
 }
 
+/* The first operation of a gate, which waits, and listens. */
+static struct snib__op *waits(struct snib__engine *engine, struct snib__gate *gate,
+                              uint32_t permits)
+{
+    const struct snib__acquire how = {.wait = SNIB__NEVER, .permits = permits};
+    int32_t code;
+    struct snib__op *op = snib__engine_acquire(engine, gate, &how, now, &code);
+    connect_link(engine);
+    answer_own(engine);
+    answer(engine, ":20000\r\n");
+    connect_pubsub(engine);
+    say_on_channel(engine, gate, NULL);
+    answer(engine, ":20000\r\n");
+    assert_int_equal(on_the_way(engine), 0);
+    return op;
+}
+
+static void try_once(struct snib__engine *engine, struct snib__gate *gate, uint32_t permits)
+{
+    const struct snib__acquire how = {.wait = 0, .permits = permits};
+    int32_t code;
+    assert_non_null(snib__engine_acquire(engine, gate, &how, now, &code));
+}
+
 /* A thousand waiters for one permit cost one attempt each time; while they succeed each wake-up
  * sends more. */
 static void attempts(void **state)
@@ -325,14 +349,118 @@ static void confirmed_beside_who_wants_more(void **state)
     snib__engine_acquire(engine, permits, &many, now, &code);
     say_on_channel(engine, permits, NULL);
     snib__engine_acquire(engine, permits, &many, now, &code);
-    assert_int_equal(on_the_way(engine), 2);
+    assert_int_equal(on_the_way(engine), 3); /* the waiter has not waited for them */
+    answer(engine, ":20000\r\n");
+    answer(engine, "$-1\r\n");
+    assert_int_equal(waiter->code, SNIB_OK);
+    assert_true(waiter->done);
+    answer(engine, ":20000\r\n");
+    assert_int_equal(on_the_way(engine), 0);
+    snib__engine_free(engine);
+}
+
+/* The same for a reader's attempt beside that of another. */
+static void news_beside_another_reader(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    struct snib__gate *read = gate(engine, SNIB_READ, "rw");
+    struct snib__op *op = waits(engine, read, 1);
+    say_on_channel(engine, read, "0");
+    assert_int_equal(on_the_way(engine), 1);
+    say_on_channel(engine, read, "0");
+    acquire(engine, read, 0);
+    assert_int_equal(on_the_way(engine), 2); /* readers take nothing from each other */
     answer(engine, ":20000\r\n");
     answer(engine, ":20000\r\n");
     assert_int_equal(on_the_way(engine), 1);
     answer(engine, "$-1\r\n");
-    assert_int_equal(waiter->code, SNIB_OK);
-    assert_true(waiter->done);
+    assert_true(op->done && op->code == SNIB_OK);
     snib__engine_free(engine);
+}
+
+/* Single tries that follow each other without end, for more permits than are free: a message is passed on to the one that
+ * waits for less, whatever is in flight. */
+static void message_beside_single_tries(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    struct snib__gate *permits = gate(engine, SNIB_PERMITS, "p");
+    struct snib__op *waiter = waits(engine, permits, 1);
+    try_once(engine, permits, 5);
+    try_once(engine, permits, 5);
+    for (int i = 0; i < 4; i++) {
+        try_once(engine, permits, 5); /* in place of the one that ends */
+        answer(engine, ":20000\r\n");
+        assert_int_equal(on_the_way(engine), 2);
+    }
+    say_on_channel(engine, permits, "1");
+    assert_int_equal(on_the_way(engine), 3);
+    answer(engine, ":20000\r\n");
+    answer(engine, ":20000\r\n");
+    answer(engine, "$-1\r\n");
+    assert_true(waiter->done && waiter->code == SNIB_OK);
+    snib__engine_free(engine);
+}
+
+/* ... and without a message the waiter asks again as often as without them: they do not put it off, in flight or refused. */
+static void recheck_beside_single_tries(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    struct snib__gate *permits = gate(engine, SNIB_PERMITS, "p");
+    struct snib__op *waiter = waits(engine, permits, 1);
+    uint32_t asked = 0;
+    for (int i = 0; i < 8 && asked == 0; i++) {
+        try_once(engine, permits, 5);
+        now += SECOND / 2;
+        snib__engine_tick(engine, now);
+        answer(engine, ":20000\r\n");
+        asked = on_the_way(engine);
+    }
+    assert_int_equal(asked, 1);
+    answer(engine, "$-1\r\n");
+    assert_true(waiter->done && waiter->code == SNIB_OK);
+    snib__engine_free(engine);
+}
+
+/* First come, first served: beside an attempt for many permits none for fewer is sent, of an operation that begins then
+ * or of the next in the queue.  It would be granted where the other is refused. */
+static void fewer_behind_more(int32_t kind)
+{
+    struct snib__engine *engine = begin();
+    struct snib__gate *permits = gate(engine, kind, "p");
+    struct snib__op *first = waits(engine, permits, 3);
+    say_on_channel(engine, permits, "1");
+    assert_int_equal(on_the_way(engine), 1);
+    struct snib__op *second = acquire(engine, permits, 0);
+    assert_int_equal(on_the_way(engine), 1);
+    answer(engine, ":-1\r\n");
+    assert_int_equal(on_the_way(engine), 0);
+    const struct snib__acquire two = {.wait = SNIB__NEVER, .permits = 2};
+    int32_t code;
+    struct snib__op *third = snib__engine_acquire(engine, permits, &two, now, &code);
+    struct snib__op *fourth = acquire(engine, permits, 0), *fifth = acquire(engine, permits, 0);
+    say_on_channel(engine, permits, "5");
+    answer(engine, "$-1\r\n");
+    assert_true(first->done && first->code == SNIB_OK);
+    assert_int_equal(on_the_way(engine), 2); /* one, and two behind it */
+    answer(engine, "$-1\r\n");
+    assert_true(second->done && second->code == SNIB_OK);
+    assert_int_equal(on_the_way(engine), 1);
+    answer(engine, "$-1\r\n");
+    assert_true(third->done && third->code == SNIB_OK);
+    assert_int_equal(on_the_way(engine), 2);
+    answer_all(engine, "$-1\r\n");
+    assert_true(fourth->done && fifth->done);
+    snib__engine_free(engine);
+}
+
+static void first_come_first_served(void **state)
+{
+    (void)state;
+    fewer_behind_more(SNIB_PERMITS);
+    fewer_behind_more(SNIB_SEMAPHORE);
 }
 
 /* The messages of an own release, read together with the next one of Redisson, which is only the second half of a pair
@@ -388,6 +516,10 @@ int main(void)
         cmocka_unit_test(read_comes_before_a_transfer_that_failed),
         cmocka_unit_test(news_beside_who_wants_more),
         cmocka_unit_test(confirmed_beside_who_wants_more),
+        cmocka_unit_test(news_beside_another_reader),
+        cmocka_unit_test(message_beside_single_tries),
+        cmocka_unit_test(recheck_beside_single_tries),
+        cmocka_unit_test(first_come_first_served),
         cmocka_unit_test(own_messages_and_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

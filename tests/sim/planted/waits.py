@@ -35,8 +35,8 @@ MUTANTS = [
     Mutant(
         "an attempt for a shared lock counts as subscribed because an earlier one was",
         "engine/share.c",
-        "hold->flags &= (uint16_t)~SNIB__AWAKE; if (gate->waitq && gate->trying",
-        "if (gate->waitq && gate->trying",
+        "hold->flags &= (uint16_t)~SNIB__AWAKE; if (op->once)",
+        "if (op->once)",
         "unit_share",
     ),
     Mutant(
@@ -275,8 +275,49 @@ MUTANTS = [
     Mutant(
         "a refusal does not slow the attempts",
         "engine/share.c",
-        "waitq->burst = 1; if (gate->trying > 0)",
-        "if (gate->trying > 0)",
+        "waitq->burst = 1; if (snib__gate_asks(gate) > 0)",
+        "if (snib__gate_asks(gate) > 0)",
+        "unit_share",
+    ),
+    Mutant(
+        "a waiter's turn comes when no single try is in flight",
+        "engine/state.h",
+        "return gate->trying - (gate->waitq ? gate->waitq->singles : 0);",
+        "return gate->trying;",
+        "unit_share",
+    ),
+    Mutant(
+        "each single try that is refused puts the re-check off",
+        "engine/share.c",
+        "if (!waitq || !waitq->head || single) return; /* Subs",
+        "if (!waitq || !waitq->head) return; /* Subs",
+        "unit_share",
+    ),
+    Mutant(
+        "single tries from before the queue are not counted",
+        "engine/waitq.c",
+        "waitq->singles = snib__share_singles(gate);",
+        "",
+    ),
+    Mutant(
+        "who comes passes a waiter whose attempt is in flight",
+        "engine/share.c",
+        "return waitq->head || (waitq->turns && share_wants(op) > 0);",
+        "return waitq->head;",
+        "unit_share",
+    ),
+    Mutant(
+        "readers wait behind a waiter whose attempt is in flight",
+        "engine/share.c",
+        "return waitq->head || (waitq->turns && share_wants(op) > 0);",
+        "return waitq->head || waitq->turns;",
+        "unit_share",
+    ),
+    Mutant(
+        "who wants fewer permits is sent beside who wants more",
+        "engine/share.c",
+        "share_wants(waitq->head) >= waitq->most",
+        "true",
         "unit_share",
     ),
     Mutant(
@@ -352,7 +393,7 @@ MUTANTS = [
     Mutant(
         "each answer of those that left together decides",
         "engine/share.c",
-        "if (gate->trying > 0) /* the last",
+        "if (snib__gate_asks(gate) > 0) /* the last",
         "if (false) /* the last",
         "unit_share",
     ),
@@ -484,8 +525,8 @@ MUTANTS = [
     Mutant(
         "who wants more takes the news from who wants less",
         "engine/share.c",
-        "if (gate->waitq && gate->trying == 0) gate->waitq->hint = false;",
-        "if (gate->waitq) gate->waitq->hint = false;",
+        "else if (gate->waitq && snib__gate_asks(gate) == 0)",
+        "else if (gate->waitq)",
         "unit_share",
     ),
     Mutant(
@@ -531,8 +572,8 @@ MUTANTS = [
     Mutant(
         "a fair waiter's beat waits for the attempts of others",
         "engine/waitq.c",
-        "(waitq->gate->trying && !queued))",
-        "waitq->gate->trying)",
+        "(snib__gate_asks(waitq->gate) && !queued))",
+        "snib__gate_asks(waitq->gate))",
         "unit_lanes",
     ),
     Mutant(
@@ -615,8 +656,8 @@ MUTANTS = [
     Mutant(
         "what waits behind an attempt for which there was no memory has no timer",
         "engine/share.c",
-        "if (gate->trying == 0) snib__waitq_rest(e, gate, now); } static void share_queue",
-        "if (gate->trying == 0 && !waitq->head) snib__waitq_rest(e, gate, now); } static void share_queue",
+        "if (snib__gate_asks(gate) == 0) snib__waitq_rest(e, gate, now); } static void share_queue",
+        "if (snib__gate_asks(gate) == 0 && !waitq->head) snib__waitq_rest(e, gate, now); } static void share_queue",
         "unit_shortage",
     ),
     Mutant(
