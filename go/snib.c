@@ -6,7 +6,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "f62661dcfecb254b"
+#define SNIB_BUILD_ID "5233018d2c144530"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -689,9 +689,10 @@ SNIB_API int snib_quorum_new(snib_lock *const *locks, uint32_t n, const snib_loc
 
 /* snib_lock_acquire - get the lock, waiting if necessary.
  *
- * Within a process, waiters are served first come, first served.  Between processes, only SNIB_FAIR is, too.  Mutexes,
- * plain, fenced and write locks take turns: while other processes wait, a process gives the lock back after a turn for
- * each of its own waiters, and lets the others have theirs.  Any other lock goes to the first process that asks.
+ * Within a process, waiters are served first come, first served; readers share the lock and have no order, and for permits
+ * and semaphores see snib_permits_acquire().  Between processes, only SNIB_FAIR is, too.  Mutexes, plain, fenced and
+ * write locks take turns: while other processes wait, a process gives the lock back after a turn for each of its own
+ * waiters, and lets the others have theirs.  Any other lock goes to the first process that asks.
  *
  * SNIB_SEMAPHORE and SNIB_PERMITS: takes one permit; see snib_permits_acquire().  A semaphore's hold has
  * no lease and cannot be lost.  SNIB_LATCH: SNIB_ENOTSUP; see snib_latch_wait().
@@ -762,7 +763,9 @@ enum snib_count {
  *
  * count    1 to 1000.
  * Order    A client asks for the first of its waiters, so one that wants few may wait behind one that wants more
- *          than are free.  A single try (wait_ms 0) does not queue.
+ *          than are free; while it succeeds, also for those behind it that want no fewer.  Of calls that are asked for
+ *          at the same time, as are those that begin before one had to wait, a later one may get what is put back
+ *          after an earlier one was refused.  A single try (wait_ms 0) does not queue.
  * Returns  as snib_lock_acquire(); SNIB_EPERMITS if count is out of range, or more than held and free permits
  *          together.  A semaphore does not know its total, and permits may not have one yet: then the call waits.
  *          With a semaphore (not with permits) SNIB_EUNREACHABLE may mean that the permits were taken:
@@ -16613,6 +16616,7 @@ enum {
     SNIB__RESENT = 8,     /* an earlier request for it has no reply: it may have taken effect */
     SNIB__AWAKE = 16,     /* subscribed before the last request was sent */
     SNIB__COUNTED = 32,   /* waitq->own_messages counts the messages of its release */
+    SNIB__BESIDE = 32,    /* but shared, while it tries: for an operation that does not wait */
     SNIB__INHERITED = 64, /* its name moved to another server, which has not confirmed it yet */
     SNIB__PEER = 128,     /* in its gate's list of peers */
     SNIB__PROMISED = 256, /* fair: a message granted it while its request was in flight */
@@ -16695,9 +16699,12 @@ struct snib__waitq {
     uint32_t timer_at;
     uint32_t own_messages; /* own release messages yet to come: no news */
     uint32_t blocker;      /* multi: the member whose channel the gate waits on */
+    uint32_t singles;      /* share.c: single tries, of the gate's attempts in flight */
     uint16_t burst;        /* share.c: attempts to send at once */
+    uint16_t most;         /* share.c: permits that the last attempt from the queue wants */
     uint8_t brief;         /* short sleeps in a row */
     bool hint : 1;         /* a message arrived while an attempt was in flight */
+    bool turns : 1;        /* share.c: of the attempts in flight, some came from the queue */
     bool overdue : 1;      /* waits are over, except for the reply to the first attempt */
     bool refused : 1;      /* pause.c: no node serves the request that all of them wait for */
     uint32_t queued;       /* waiting operations */
@@ -16751,6 +16758,12 @@ static inline size_t snib__gate_size(size_t name_len)
 {
     size_t size = offsetof(struct snib__gate, name) + name_len;
     return size < sizeof(struct snib__gate) ? sizeof(struct snib__gate) : size;
+}
+
+/* Attempts in flight whose refusal goes on with the queue: single tries come and go beside it. */
+static inline uint32_t snib__gate_asks(const struct snib__gate *gate)
+{
+    return gate->trying - (gate->waitq ? gate->waitq->singles : 0);
 }
 
 static inline bool snib__gate_sole(const struct snib__gate *gate)
@@ -17235,6 +17248,7 @@ static int32_t snib__gate_meets(struct snib__engine *e, struct snib__op *op, sni
 static bool snib__gate_reads_on(const struct snib__engine *e, const struct snib__hold *hold);
 /* The number of an attempt may be at a server that is not asked: it is remembered, and the next try has another one. */
 static void snib__gate_renumber(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+static bool snib__gate_tried(struct snib__hold *hold);
 static bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t token,
                       snib__time sent_at, snib__time now);
 static void snib__gate_undo(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
@@ -17280,8 +17294,9 @@ static void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
 /* share.c */
 static void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
 static void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
-static void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                        const struct snib__verdict *verdict, snib__time now);
+static uint32_t snib__share_singles(const struct snib__gate *gate);
+static void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, bool single,
+                        snib__time sent_at, const struct snib__verdict *verdict, snib__time now);
 
 /* place.c */
 static void snib__place_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
@@ -17937,6 +17952,7 @@ static const struct snib__script_text {
      "        redis.call('del', KEYS[4])\n"
      "    end\n"
      "end\n"
+     "local FORGET, FORGET_MOST = 1000, 500\n"
      "local owner, lease = ARGV[1], ARGV[2]\n"
      "local function token(fresh)\n"
      "    if ARGV[4] ~= '1' then\n"
@@ -17963,9 +17979,18 @@ static const struct snib__script_text {
      "        return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "    end\n"
      "end\n"
-     "local function forget(members)\n"
-     "    local placed = {}\n"
-     "    for _, member in ipairs(members) do\n"
+     "local function forget()\n"
+     "    local looked = redis.call('hget', KEYS[4], 'forget')\n"
+     "    local last = tonumber(looked or now)\n"
+     "    if looked and last <= now and now - last < FORGET then\n"
+     "        return\n"
+     "    end\n"
+     "    redis.call('hset', KEYS[4], 'forget', now)\n"
+     "    if not looked then\n"
+     "        return\n"
+     "    end\n"
+     "    local placed, most = {}, FORGET_MOST\n"
+     "    for _, member in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do\n"
      "        placed[client(member)], placed[member] = true, true\n"
      "    end\n"
      "    local beats = redis.call('hgetall', KEYS[4])\n"
@@ -17973,13 +17998,20 @@ static const struct snib__script_text {
      "        local one, beat = beats[i], tonumber(beats[i + 1])\n"
      "        local skipped = string.match(one, '^skipped (.*)')\n"
      "        if skipped and not placed[skipped] then\n"
-     "            redis.call('hdel', KEYS[4], one)\n"
+     "            most = most - redis.call('hdel', KEYS[4], one)\n"
      "        elseif #one == 36 and not placed[one] and now - beat > DEAD then\n"
-     "            redis.call('hdel', KEYS[4], one, 'polls ' .. one)\n"
+     "            most = most - redis.call('hdel', KEYS[4], one, 'polls ' .. one)\n"
+     "        end\n"
+     "        if most <= 0 then\n"
+     "            return\n"
      "        end\n"
      "    end\n"
      "end\n"
      "local function keep()\n"
+     "    if ARGV[7] == '0' then\n"
+     "        expire()\n"
+     "        return\n"
+     "    end\n"
      "    local members, foreign = redis.call('lrange', KEYS[2], 0, -1), false\n"
      "    for _, member in ipairs(members) do\n"
      "        foreign = foreign or not ours(member)\n"
@@ -17995,9 +18027,7 @@ static const struct snib__script_text {
      "                end\n"
      "                push(members, i, math.min(now - last, DEAD))\n"
      "                redis.call('hset', KEYS[4], 'push', now)\n"
-     "                if math.floor(now / BEATS) > math.floor(last / BEATS) then\n"
-     "                    forget(members)\n"
-     "                end\n"
+     "                forget()\n"
      "                return\n"
      "            elseif silence(member) <= DEAD then\n"
      "                return\n"
@@ -18015,6 +18045,7 @@ static const struct snib__script_text {
      "    end\n"
      "    redis.call('hset', KEYS[4], client(owner), now)\n"
      "    redis.call(tail and 'hsetnx' or 'hset', KEYS[4], 'push', now)\n"
+     "    forget()\n"
      "    redis.call('zadd', KEYS[3], string.format('%.1f', score), owner)\n"
      "    redis.call('rpush', KEYS[2], owner)\n"
      "    expire()\n"
@@ -18096,7 +18127,7 @@ static const struct snib__script_text {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     11801, "6f81ffdde0ee2cec3ad6112044a9b7e54048356f"},
+     12212, "fd7a9d06ada058d4f2659119de16a748122a2f4b"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -20338,6 +20369,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "        redis.call('del', KEYS[4])\n"
      "    end\n"
      "end\n"
+     "local FORGET, FORGET_MOST = 1000, 500\n"
      "local owner, lease = ARGV[1], ARGV[2]\n"
      "local function token(fresh)\n"
      "    if ARGV[4] ~= '1' then\n"
@@ -20364,9 +20396,18 @@ static const struct snib__script_text snib__script_sharded[] = {
      "        return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "    end\n"
      "end\n"
-     "local function forget(members)\n"
-     "    local placed = {}\n"
-     "    for _, member in ipairs(members) do\n"
+     "local function forget()\n"
+     "    local looked = redis.call('hget', KEYS[4], 'forget')\n"
+     "    local last = tonumber(looked or now)\n"
+     "    if looked and last <= now and now - last < FORGET then\n"
+     "        return\n"
+     "    end\n"
+     "    redis.call('hset', KEYS[4], 'forget', now)\n"
+     "    if not looked then\n"
+     "        return\n"
+     "    end\n"
+     "    local placed, most = {}, FORGET_MOST\n"
+     "    for _, member in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do\n"
      "        placed[client(member)], placed[member] = true, true\n"
      "    end\n"
      "    local beats = redis.call('hgetall', KEYS[4])\n"
@@ -20374,13 +20415,20 @@ static const struct snib__script_text snib__script_sharded[] = {
      "        local one, beat = beats[i], tonumber(beats[i + 1])\n"
      "        local skipped = string.match(one, '^skipped (.*)')\n"
      "        if skipped and not placed[skipped] then\n"
-     "            redis.call('hdel', KEYS[4], one)\n"
+     "            most = most - redis.call('hdel', KEYS[4], one)\n"
      "        elseif #one == 36 and not placed[one] and now - beat > DEAD then\n"
-     "            redis.call('hdel', KEYS[4], one, 'polls ' .. one)\n"
+     "            most = most - redis.call('hdel', KEYS[4], one, 'polls ' .. one)\n"
+     "        end\n"
+     "        if most <= 0 then\n"
+     "            return\n"
      "        end\n"
      "    end\n"
      "end\n"
      "local function keep()\n"
+     "    if ARGV[7] == '0' then\n"
+     "        expire()\n"
+     "        return\n"
+     "    end\n"
      "    local members, foreign = redis.call('lrange', KEYS[2], 0, -1), false\n"
      "    for _, member in ipairs(members) do\n"
      "        foreign = foreign or not ours(member)\n"
@@ -20396,9 +20444,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "                end\n"
      "                push(members, i, math.min(now - last, DEAD))\n"
      "                redis.call('hset', KEYS[4], 'push', now)\n"
-     "                if math.floor(now / BEATS) > math.floor(last / BEATS) then\n"
-     "                    forget(members)\n"
-     "                end\n"
+     "                forget()\n"
      "                return\n"
      "            elseif silence(member) <= DEAD then\n"
      "                return\n"
@@ -20416,6 +20462,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    end\n"
      "    redis.call('hset', KEYS[4], client(owner), now)\n"
      "    redis.call(tail and 'hsetnx' or 'hset', KEYS[4], 'push', now)\n"
+     "    forget()\n"
      "    redis.call('zadd', KEYS[3], string.format('%.1f', score), owner)\n"
      "    redis.call('rpush', KEYS[2], owner)\n"
      "    expire()\n"
@@ -20497,7 +20544,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     11809, "6581b5409493190dd6dc0db68bcf83e9728978ac"},
+     12220, "3c663e5810ef5565c60f913abcd1f3762008bfe4"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -22044,6 +22091,7 @@ static const struct snib__script_text snib__script_both[] = {
      "        redis.call('del', KEYS[4])\n"
      "    end\n"
      "end\n"
+     "local FORGET, FORGET_MOST = 1000, 500\n"
      "local owner, lease = ARGV[1], ARGV[2]\n"
      "local function token(fresh)\n"
      "    if ARGV[4] ~= '1' then\n"
@@ -22070,9 +22118,18 @@ static const struct snib__script_text snib__script_both[] = {
      "        return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "    end\n"
      "end\n"
-     "local function forget(members)\n"
-     "    local placed = {}\n"
-     "    for _, member in ipairs(members) do\n"
+     "local function forget()\n"
+     "    local looked = redis.call('hget', KEYS[4], 'forget')\n"
+     "    local last = tonumber(looked or now)\n"
+     "    if looked and last <= now and now - last < FORGET then\n"
+     "        return\n"
+     "    end\n"
+     "    redis.call('hset', KEYS[4], 'forget', now)\n"
+     "    if not looked then\n"
+     "        return\n"
+     "    end\n"
+     "    local placed, most = {}, FORGET_MOST\n"
+     "    for _, member in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do\n"
      "        placed[client(member)], placed[member] = true, true\n"
      "    end\n"
      "    local beats = redis.call('hgetall', KEYS[4])\n"
@@ -22080,13 +22137,20 @@ static const struct snib__script_text snib__script_both[] = {
      "        local one, beat = beats[i], tonumber(beats[i + 1])\n"
      "        local skipped = string.match(one, '^skipped (.*)')\n"
      "        if skipped and not placed[skipped] then\n"
-     "            redis.call('hdel', KEYS[4], one)\n"
+     "            most = most - redis.call('hdel', KEYS[4], one)\n"
      "        elseif #one == 36 and not placed[one] and now - beat > DEAD then\n"
-     "            redis.call('hdel', KEYS[4], one, 'polls ' .. one)\n"
+     "            most = most - redis.call('hdel', KEYS[4], one, 'polls ' .. one)\n"
+     "        end\n"
+     "        if most <= 0 then\n"
+     "            return\n"
      "        end\n"
      "    end\n"
      "end\n"
      "local function keep()\n"
+     "    if ARGV[7] == '0' then\n"
+     "        expire()\n"
+     "        return\n"
+     "    end\n"
      "    local members, foreign = redis.call('lrange', KEYS[2], 0, -1), false\n"
      "    for _, member in ipairs(members) do\n"
      "        foreign = foreign or not ours(member)\n"
@@ -22102,9 +22166,7 @@ static const struct snib__script_text snib__script_both[] = {
      "                end\n"
      "                push(members, i, math.min(now - last, DEAD))\n"
      "                redis.call('hset', KEYS[4], 'push', now)\n"
-     "                if math.floor(now / BEATS) > math.floor(last / BEATS) then\n"
-     "                    forget(members)\n"
-     "                end\n"
+     "                forget()\n"
      "                return\n"
      "            elseif silence(member) <= DEAD then\n"
      "                return\n"
@@ -22122,6 +22184,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    redis.call('hset', KEYS[4], client(owner), now)\n"
      "    redis.call(tail and 'hsetnx' or 'hset', KEYS[4], 'push', now)\n"
+     "    forget()\n"
      "    redis.call('zadd', KEYS[3], string.format('%.1f', score), owner)\n"
      "    redis.call('rpush', KEYS[2], owner)\n"
      "    expire()\n"
@@ -22203,7 +22266,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     12101, "8706294ff485d8cf99a9ea4c329aa02adb41d5ae"},
+     12512, "2b5d836164d24e36a6af36008fdd58a96aaf8130"},
     {"fair_force",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -24591,7 +24654,7 @@ static void chan_refused(struct snib__engine *e, struct snib__node *node, snib__
                              snib__node_where(e, node));
             for (struct snib__waitq *waitq = chan->waitqs, *next; waitq; waitq = next) {
                 next = waitq->chan_next; /* a waiter may end here if out of memory */
-                if (waitq->head && !snib__gate_active(waitq->gate) && !waitq->gate->trying)
+                if (waitq->head && !snib__gate_active(waitq->gate) && !snib__gate_asks(waitq->gate))
                     snib__waitq_sleep(e, waitq->gate, -1, false, now);
             }
         }
@@ -25923,14 +25986,11 @@ static void durable_send_one(struct snib__engine *e, struct snib__node *node,
         snib__gate_unsent(e, hold, request->kind, request->sent_at, now);
 }
 
-/* Send the collected requests, with a WAIT behind them. */
-static void durable_go_on(struct snib__engine *e, struct snib__node *node, snib__time now)
+static void durable_send_batch(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     struct snib__durable *d = node->durable;
     struct snib__request *batch = d->collected;
     uint32_t n = d->collected_n;
-    if (d->waiting || durable_link(node)->conn.state != SNIB__CONN_READY)
-        return;
     d->collected = NULL;
     d->collected_n = d->collected_cap = 0;
     d->stuck_since = SNIB__NEVER;
@@ -25941,6 +26001,18 @@ static void durable_go_on(struct snib__engine *e, struct snib__node *node, snib_
     d->waiting = false;
     if (n > 0 || d->granted_n > 0)
         durable_wait(e, node, now);
+}
+
+/* Send the collected requests, with a WAIT behind them.  Where no memory is left for one of them, the next waiter's is
+ * collected: without a WAIT no answer would send it. */
+static void durable_go_on(struct snib__engine *e, struct snib__node *node, snib__time now)
+{
+    struct snib__durable *d = node->durable;
+    if (d->waiting || durable_link(node)->conn.state != SNIB__CONN_READY)
+        return;
+    do
+        durable_send_batch(e, node, now);
+    while (d->collected_n > 0 && !d->waiting && durable_link(node)->conn.state == SNIB__CONN_READY);
 }
 
 /* Patience begins when there is both an outage and something collected. */
@@ -27461,6 +27533,22 @@ static struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib
 
 /* ---- replies ---- */
 
+/* An attempt is no longer in flight.  True: it was a single try beside a queue, which it says nothing to. */
+static bool snib__gate_tried(struct snib__hold *hold)
+{
+    struct snib__gate *gate = hold->gate;
+    if (snib__gate_sole(gate))
+        return false;
+    gate->trying--;
+    bool single = gate->kind->discipline == SNIB__SHARED && (hold->flags & SNIB__BESIDE);
+    if (single) {
+        hold->flags &= (uint16_t)~SNIB__BESIDE;
+        if (gate->waitq)
+            gate->waitq->singles--;
+    }
+    return single;
+}
+
 /* A granted hold goes to its operation.  It goes back if no operation wants it any more, or if it
  * came too late.  True: it was taken. */
 static bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t token,
@@ -27580,13 +27668,12 @@ static void snib__gate_acquired(struct snib__engine *e, struct snib__hold *hold,
 {
     struct snib__gate *gate = hold->gate;
     snib__gate_ref(gate);
-    if (!snib__gate_sole(gate))
-        gate->trying--;
+    bool single = snib__gate_tried(hold);
     if ((hold->flags & SNIB__RESENT) && !verdict->yes)
         snib__gate_renumber(e, hold, now);
     hold->flags &= (uint16_t)~SNIB__RESENT;
     if (gate->kind->discipline == SNIB__SHARED) {
-        snib__share_answer(e, hold, sent_at, verdict, now);
+        snib__share_answer(e, hold, single, sent_at, verdict, now);
     } else if (gate->kind->discipline == SNIB__QUEUED) {
         snib__place_answer(e, hold, sent_at, verdict, now);
     } else if (verdict->yes) {
@@ -27618,8 +27705,7 @@ static void snib__gate_answer_acquire(struct snib__engine *e, struct snib__link 
         return;
     }
     snib__gate_ref(gate);
-    if (!snib__gate_sole(gate))
-        gate->trying--;
+    snib__gate_tried(hold);
     gate_failed(e, hold, request->sent_at, reply, error, text, now);
     gate_settle(e, gate, now);
 }
@@ -27660,14 +27746,13 @@ static bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__
             snib__gate_forget_hold(e, hold);
         if (!gate->waitq->head)
             snib__waitq_rest(e, gate, now);
-        else if (first && gate->trying) /* the next operation may want less than those in flight */
+        else if (first && snib__gate_asks(gate)) /* the next may want less than those in flight */
             gate->waitq->hint = true;
         else if (first && !snib__gate_sole(gate))
             snib__waitq_try(e, gate->waitq, now);
     } else if (hold->phase == SNIB__TRYING && !(gate->waitq && gate->waitq->incoming == hold) &&
                snib__node_unsend(e, hold)) {
-        if (!snib__gate_sole(gate))
-            gate->trying--;
+        snib__gate_tried(hold);
         if (hold->flags & SNIB__RESENT) { /* an earlier try may have worked */
             snib__sole_settles(gate, now);
             snib__gate_undo(e, hold, now, now);
@@ -32202,7 +32287,7 @@ static void release_untry(struct snib__engine *e, struct snib__hold *hold, snib_
 {
     struct snib__gate *gate = hold->gate;
     snib__gate_ref(gate);
-    gate->trying--;
+    snib__gate_tried(hold);
     snib__gate_forget_hold(e, hold);
     snib__waitq_rest(e, gate, now);
     snib__gate_put(e, gate);
@@ -32229,8 +32314,7 @@ static void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, i
 {
     struct snib__gate *gate = hold->gate;
     if (kind == SNIB__REQ_ACQUIRE) {
-        if (!snib__gate_sole(gate))
-            gate->trying--;
+        snib__gate_tried(hold);
         if (hold->op && hold->op->stage == SNIB__STAGE_QUEUED) {
             snib__waitq_remove(gate->waitq, hold->op);
             snib__waitq_rest(e, gate, now);
@@ -32287,10 +32371,9 @@ static void snib__gate_unanswered(struct snib__engine *e, const struct snib__req
         hold->phase = SNIB__RELEASING;
         e->releasing++;
         kind = SNIB__REQ_RELEASE;
-        if (!snib__gate_sole(gate)) {
-            gate->trying--;
+        snib__gate_tried(hold);
+        if (!snib__gate_sole(gate))
             snib__waitq_rest(e, gate, now);
-        }
     }
     if (snib__node_send(e, kind, hold, hold->number, now) < 0)
         snib__gate_unsent(e, hold, kind, request->sent_at, now);
@@ -33496,16 +33579,58 @@ static void share_try(struct snib__engine *e, struct snib__op *op, snib__time no
     hold->phase = SNIB__TRYING;
     op->stage = SNIB__STAGE_TRYING;
     hold->flags &= (uint16_t)~SNIB__AWAKE;
-    if (gate->waitq && gate->trying == 0)
+    if (op->once) {
+        hold->flags |= SNIB__BESIDE;
+        if (gate->waitq)
+            gate->waitq->singles++;
+    } else if (gate->waitq && snib__gate_asks(gate) == 0) {
         gate->waitq->hint = false;
-    if (snib__chan_on(gate->waitq))
+    }
+    if (!op->once && snib__chan_on(gate->waitq))
         hold->flags |= SNIB__AWAKE;
     gate->trying++;
     if (snib__node_send(e, SNIB__REQ_ACQUIRE, hold, hold->number, now) < 0) {
-        gate->trying--;
+        snib__gate_tried(hold);
         snib__gate_end_op(e, op, SNIB_ENOMEM);
         snib__gate_forget_hold(e, hold);
     }
+}
+
+/* How many of what may run out before all have some; 0: the kind is not like that. */
+static uint16_t share_wants(const struct snib__op *op)
+{
+    int32_t kind = op->gate->kind->kind;
+    return kind == SNIB_PERMITS || kind == SNIB_SEMAPHORE ? (uint16_t)op->hold->permits : 0;
+}
+
+/* Whether the first waiter may try now.  Beside an attempt for more than it wants it might be granted what the other, which
+ * came before it, is refused. */
+static bool share_next(const struct snib__gate *gate)
+{
+    const struct snib__waitq *waitq = gate->waitq;
+    return waitq->head && (snib__gate_asks(gate) == 0 || share_wants(waitq->head) >= waitq->most);
+}
+
+/* Whether an operation that comes now waits behind others: also behind one that has waited and is being asked for.  Readers
+ * need not, because they do not take anything from each other. */
+static bool share_behind(const struct snib__op *op)
+{
+    struct snib__waitq *waitq = op->gate->waitq;
+    if (!waitq)
+        return false;
+    waitq->turns = waitq->turns && snib__gate_asks(op->gate) > 0;
+    return waitq->head || (waitq->turns && share_wants(op) > 0);
+}
+
+/* The single tries in flight, for a gate at which operations begin to wait. */
+static uint32_t snib__share_singles(const struct snib__gate *gate)
+{
+    uint32_t n = 0;
+    if (gate->kind->discipline != SNIB__SHARED || gate->trying == 0)
+        return 0;
+    for (const struct snib__hold *hold = gate->peers; hold; hold = hold->peer_next)
+        n += hold->phase == SNIB__TRYING && (hold->flags & SNIB__BESIDE);
+    return n;
 }
 
 static void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now)
@@ -33513,17 +33638,20 @@ static void snib__share_advance(struct snib__engine *e, struct snib__gate *gate,
     struct snib__waitq *waitq = gate->waitq;
     if (!waitq)
         return;
-    if (gate->trying >= waitq->burst) {
+    uint32_t asks = snib__gate_asks(gate);
+    if (asks >= waitq->burst) {
         waitq->hint = true; /* for when the attempts in flight have been refused */
         return;
     }
     snib__timer_cancel(e, &waitq->timer_at);
-    for (uint32_t n = waitq->burst - gate->trying; n > 0 && waitq->head; n--) {
+    for (uint32_t n = waitq->burst - asks; n > 0 && share_next(gate); n--) {
         struct snib__op *op = waitq->head;
+        waitq->turns = true;
+        waitq->most = share_wants(op);
         snib__waitq_remove(waitq, op);
         share_try(e, op, now);
     }
-    if (gate->trying == 0)
+    if (snib__gate_asks(gate) == 0)
         snib__waitq_rest(e, gate, now);
 }
 
@@ -33547,8 +33675,8 @@ static void snib__share_acquire(struct snib__engine *e, struct snib__op *op, sni
     struct snib__gate *gate = op->gate;
     snib__gate_join(op->hold);
     bool joins = op->hold->flags & SNIB__JOINS; /* it is granted while others wait */
-    if (!op->once && !joins && gate->waitq && gate->waitq->head) {
-        op->told = gate->waitq->head->told;
+    if (!op->once && !joins && share_behind(op)) {
+        op->told = !gate->waitq->head || gate->waitq->head->told;
         share_queue(e, op);
         return;
     }
@@ -33557,8 +33685,8 @@ static void snib__share_acquire(struct snib__engine *e, struct snib__op *op, sni
     share_try(e, op, now);
 }
 
-static void share_granted(struct snib__engine *e, struct snib__hold *hold, int64_t token,
-                          snib__time sent_at, snib__time now)
+static void share_granted(struct snib__engine *e, struct snib__hold *hold, bool single,
+                          int64_t token, snib__time sent_at, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     if (gate->kind->traits & SNIB__NO_HOLD) {
@@ -33569,20 +33697,21 @@ static void share_granted(struct snib__engine *e, struct snib__hold *hold, int64
     } else {
         snib__gate_grant(e, hold, token, sent_at, now);
     }
-    if (!gate->waitq || !gate->waitq->head)
+    if (!gate->waitq || !gate->waitq->head || single)
         return;
     if (gate->waitq->burst < SHARE_BURST_MAX)
         gate->waitq->burst *= 2;
     snib__share_advance(e, gate, now);
 }
 
-static void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                        const struct snib__verdict *verdict, snib__time now)
+/* single: it was a try that does not wait, and may have wanted more than any of those that do. */
+static void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, bool single,
+                        snib__time sent_at, const struct snib__verdict *verdict, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     struct snib__op *op = hold->op;
     if (verdict->yes) {
-        share_granted(e, hold, verdict->token, sent_at, now);
+        share_granted(e, hold, single, verdict->token, sent_at, now);
         return;
     }
     bool awake = hold->flags & SNIB__AWAKE, left = !op;
@@ -33598,13 +33727,13 @@ static void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, 
         share_queue(e, op);
     }
     struct snib__waitq *waitq = gate->waitq;
-    if (!waitq || !waitq->head)
+    if (!waitq || !waitq->head || single)
         return;
     /* Subscribed since, so a release may have gone unheard; or a waiter left that
      * wanted more than the next. */
     bool again = (!awake && snib__chan_on(waitq)) || left;
     waitq->burst = 1;
-    if (gate->trying > 0) /* the last reply decides */
+    if (snib__gate_asks(gate) > 0) /* the last reply decides */
         waitq->hint |= again;
     else if (again)
         snib__share_advance(e, gate, now);
@@ -34425,6 +34554,7 @@ static struct snib__waitq *snib__waitq_get(struct snib__engine *e, struct snib__
     waitq->gate = gate;
     waitq->idle_since = SNIB__NEVER;
     waitq->burst = 1;
+    waitq->singles = snib__share_singles(gate);
     if (snib__chan_attach(e, waitq) < 0) {
         e->heap_owed--;
         free(waitq);
@@ -34531,7 +34661,7 @@ static void snib__waitq_rest(struct snib__engine *e, struct snib__gate *gate, sn
     const struct snib__hold *active = snib__gate_active(gate);
     if (!waitq)
         return;
-    bool ends = gate->trying == 0 || gate->kind->discipline == SNIB__QUEUED;
+    bool ends = snib__gate_asks(gate) == 0 || gate->kind->discipline == SNIB__QUEUED;
     if (waitq->head && waitq->timer_at == 0 && ends && !snib__gate_sole(gate)) {
         snib__waitq_sleep(e, gate, -1, false, now);
         return;
@@ -34604,7 +34734,7 @@ static void snib__waitq_mark(struct snib__op *op, snib__time now)
 /* If operations sleep at the gate, let the first of them try. */
 static void snib__waitq_try(struct snib__engine *e, struct snib__waitq *waitq, snib__time now)
 {
-    if (!snib__gate_active(waitq->gate) && !waitq->gate->trying && !waitq->incoming &&
+    if (!snib__gate_active(waitq->gate) && !snib__gate_asks(waitq->gate) && !waitq->incoming &&
         waitq->head && snib__node_ready(waitq->gate->node))
         snib__gate_advance(e, waitq->gate, now);
 }
@@ -34645,7 +34775,7 @@ static void snib__waitq_message(struct snib__engine *e, struct snib__waitq *wait
     waitq->brief = 0;
     if (snib__gate_active(waitq->gate))
         waitq->hint = snib__gate_active(waitq->gate)->phase == SNIB__TRYING;
-    else if (waitq->gate->trying)
+    else if (snib__gate_asks(waitq->gate))
         waitq->hint = true;
     else
         snib__waitq_try(e, waitq, now);
@@ -34701,7 +34831,7 @@ static void snib__waitq_expired(struct snib__engine *e, struct snib__waitq *wait
 {
     bool queued = waitq->gate->kind->discipline == SNIB__QUEUED;
     if (!waitq->head || snib__gate_active(waitq->gate) || waitq->incoming ||
-        (waitq->gate->trying && !queued)) /* the beat is due, whoever else asks */
+        (snib__gate_asks(waitq->gate) && !queued)) /* the beat is due, whoever else asks */
         return;
     if (!snib__node_ready(waitq->gate->node)) {
         snib__timer_set(e, SNIB__TIMER_WAITQ, &waitq->timer_at, now + e->config.recheck);
@@ -35383,11 +35513,15 @@ static int fair_keys(struct snib__buf *out, const struct snib__gate *gate)
 }
 
 /* The number of this client's first waiter, if it is the one that asks again: places with lower
- * numbers are leftovers that a failover has brought back.  0: do not check; one request per client
- * does, because the check scans the queue. */
+ * numbers are leftovers that a failover has brought back.  0: do not check, and do not push the client's places; one request
+ * per client does, because that scans the queue. */
 static uint64_t fair_first(const struct snib__hold *hold)
 {
+    const struct snib__waitq *waitq = hold->gate->waitq;
+    const struct snib__op *head = waitq ? waitq->head : NULL;
     if (!(hold->flags & SNIB__SEATED))
+        return 0;
+    if (head && head->hold->number < hold->number) /* and so for all but one, where all ask at once */
         return 0;
     for (const struct snib__hold *peer = hold->gate->peers; peer; peer = peer->peer_next)
         if (peer->phase <= SNIB__PLACED && peer->number < hold->number)

@@ -536,9 +536,10 @@ SNIB_API int snib_quorum_new(snib_lock *const *locks, uint32_t n, const snib_loc
 
 /* snib_lock_acquire - get the lock, waiting if necessary.
  *
- * Within a process, waiters are served first come, first served.  Between processes, only SNIB_FAIR is, too.  Mutexes,
- * plain, fenced and write locks take turns: while other processes wait, a process gives the lock back after a turn for
- * each of its own waiters, and lets the others have theirs.  Any other lock goes to the first process that asks.
+ * Within a process, waiters are served first come, first served; readers share the lock and have no order, and for permits
+ * and semaphores see snib_permits_acquire().  Between processes, only SNIB_FAIR is, too.  Mutexes, plain, fenced and
+ * write locks take turns: while other processes wait, a process gives the lock back after a turn for each of its own
+ * waiters, and lets the others have theirs.  Any other lock goes to the first process that asks.
  *
  * SNIB_SEMAPHORE and SNIB_PERMITS: takes one permit; see snib_permits_acquire().  A semaphore's hold has
  * no lease and cannot be lost.  SNIB_LATCH: SNIB_ENOTSUP; see snib_latch_wait().
@@ -609,7 +610,9 @@ enum snib_count {
  *
  * count    1 to 1000.
  * Order    A client asks for the first of its waiters, so one that wants few may wait behind one that wants more
- *          than are free.  A single try (wait_ms 0) does not queue.
+ *          than are free; while it succeeds, also for those behind it that want no fewer.  Of calls that are asked for
+ *          at the same time, as are those that begin before one had to wait, a later one may get what is put back
+ *          after an earlier one was refused.  A single try (wait_ms 0) does not queue.
  * Returns  as snib_lock_acquire(); SNIB_EPERMITS if count is out of range, or more than held and free permits
  *          together.  A semaphore does not know its total, and permits may not have one yet: then the call waits.
  *          With a semaphore (not with permits) SNIB_EUNREACHABLE may mean that the permits were taken:
