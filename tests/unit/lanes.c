@@ -802,7 +802,8 @@ static void answers_are_about_one_hold(void **state)
     }
 }
 
-/* A waiter asks on, by its timer, when the attempt of another dies with a further lane. */
+/* A waiter asks on, by its timer, when the attempts of others die with a further lane: a single try, and that of a waiter
+ * before it. */
 static void waiter_outlives_a_lane(void **state)
 {
     (void)state;
@@ -810,7 +811,7 @@ static void waiter_outlives_a_lane(void **state)
         int32_t kind;
         const char *refused;
         int script;
-        bool leaves; /* its attempt dies without it */
+        bool leaves; /* their attempts die without them */
     } kinds[] = {{SNIB_FAIR, "*3\r\n:20000\r\n:0\r\n:1000\r\n", SNIB__SCRIPT_FAIR_ACQUIRE, true},
                  {SNIB_SEMAPHORE, ":-1\r\n", SNIB__SCRIPT_SEMAPHORE_ACQUIRE, false},
                  {SNIB_LATCH, ":1\r\n", SNIB__SCRIPT_LATCH_ACQUIRE, true}};
@@ -825,6 +826,8 @@ static void waiter_outlives_a_lane(void **state)
         say_on_channel(engine, shared, NULL);
         answer_own(engine);
         answer(engine, kinds[i].refused); /* asked again, because a release may have gone unheard */
+        struct snib__op *first = kinds[i].kind == SNIB_FAIR ? NULL : waiter;
+        waiter = first ? acquire(engine, shared, 0) : waiter;
 
         struct snib__op *busy = call(engine, "busy");
         const struct snib__acquire once = {.wait = 0};
@@ -842,8 +845,12 @@ static void waiter_outlives_a_lane(void **state)
         }
         if (kinds[i].kind == SNIB_FAIR) /* its beat is sent all the same */
             assert_int_equal(waiter->hold->phase, SNIB__TRYING);
+        else
+            assert_int_equal(first->hold->phase, SNIB__TRYING);
         if (kinds[i].leaves)
             snib__engine_cancel(engine, other, now);
+        if (kinds[i].leaves && first)
+            snib__engine_cancel(engine, first, now);
         snib__engine_link_down(engine, lane(engine, 1), SNIB_EUNREACHABLE, 0, now);
         bool asked = false;
         for (snib__time until = now + 5 * SECOND; !asked && now < until; now += SECOND / 10) {

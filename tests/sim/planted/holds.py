@@ -198,7 +198,7 @@ MUTANTS = [
         "    if (kind == SNIB__REQ_ACQUIRE && !hold->op) {\n"
         "        hold->deadline",
         "    if (kind == SNIB__REQ_ACQUIRE && !hold->op) {\n"
-        "        gate->trying -= !snib__gate_sole(gate);\n"
+        "        snib__gate_tried(hold);\n"
         "        snib__gate_forget_hold(e, hold);\n"
         "        return;\n"
         "        hold->deadline",
@@ -532,7 +532,7 @@ MUTANTS = [
     Mutant(
         "an attempt that was never sent is counted for ever",
         "engine/gate.c",
-        "snib__node_unsend(e, hold)) { if (!snib__gate_sole(gate)) gate->trying--;",
+        "snib__node_unsend(e, hold)) { snib__gate_tried(hold);",
         "snib__node_unsend(e, hold)) {",
     ),
     Mutant(

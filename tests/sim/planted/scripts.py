@@ -415,8 +415,8 @@ MUTANTS = [
     Mutant(
         "a fair lock remembers each client that was granted it before it asked again",
         "lua/fair_acquire.lua",
-        "'push', now)\n    forget()\n",
-        "'push', now)\n",
+        "'hsetnx' or 'hset', KEYS[4], 'push', now)\n    forget()\n",
+        "'hsetnx' or 'hset', KEYS[4], 'push', now)\n",
         "traces/test_fair.py clients_that_have_gone",
     ),
     Mutant(

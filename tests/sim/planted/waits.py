@@ -280,10 +280,17 @@ MUTANTS = [
         "unit_share",
     ),
     Mutant(
-        "a waiter's turn comes when no single try is in flight",
-        "engine/state.h",
-        "return gate->trying - (gate->waitq ? gate->waitq->singles : 0);",
-        "return gate->trying;",
+        "a message is passed on when no single try is in flight",
+        "engine/waitq.c",
+        "else if (snib__gate_asks(waitq->gate)) waitq->hint = true;",
+        "else if (waitq->gate->trying) waitq->hint = true;",
+        "unit_share",
+    ),
+    Mutant(
+        "a re-check that meets a single try is left out",
+        "engine/waitq.c",
+        "(snib__gate_asks(waitq->gate) && !queued))",
+        "(waitq->gate->trying && !queued))",
         "unit_share",
     ),
     Mutant(
