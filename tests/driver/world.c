@@ -11,6 +11,7 @@
 
 #include "../../core/testing/model_server.h"
 #include "../sim/pairs.h"
+#include "../sim/seed.h"
 
 #define LONGEST (1800 * 1000 * SNIB__MS)
 #define STACK (192 * 1024)
@@ -43,10 +44,7 @@ static ucontext_t home;
 
 static uint64_t random_next(void)
 {
-    uint64_t x = world.seed += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
+    return seed_next(&world.random);
 }
 
 uint64_t world_draw(uint64_t below)
@@ -483,7 +481,7 @@ void snib__unpark_all(_Atomic uint32_t *word)
 
 void world_begin(const char *story, uint64_t number, unsigned faults)
 {
-    world = (struct world){.seed = number * 0x9e3779b97f4a7c15u + 1,
+    world = (struct world){.random = seed_state(number),
                            .story = story,
                            .number = number,
                            .faults = faults,

@@ -33,7 +33,7 @@ enum world_peer { WORLD_ANSWERS = 0, WORLD_REFUSES = 1, WORLD_SWALLOWS = 2, WORL
 struct model;
 
 extern struct world {
-    uint64_t seed;
+    uint64_t random;
     unsigned faults;
     snib__time now;       /* the clock that stops in a suspend */
     snib__time suspended; /* total time spent suspended */

@@ -11,6 +11,7 @@
  * the same trace.
  */
 #include "group_sim.h"
+#include "seed.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,10 +33,8 @@ static bool focused, seen;
 
 uint64_t world_draw(uint64_t below)
 {
-    uint64_t z = (world.random += 0x9e3779b97f4a7c15ULL);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-    return below == 0 ? 0 : (z ^ (z >> 31)) % below;
+    uint64_t next = seed_next(&world.random);
+    return below == 0 ? 0 : next % below;
 }
 
 bool world_chance(unsigned one_in)
@@ -152,7 +151,7 @@ static void begin(uint64_t seed, bool trace)
 {
     memset(&world, 0, sizeof world);
     world.seed = seed;
-    world.random = seed * 0x9e3779b97f4a7c15ULL;
+    world.random = seed_state(seed);
     world.trace = trace;
     world.focused = focused;
     pairs_choose(seed, WORLD_FAULTS, &world.focus[0], &world.focus[1]);

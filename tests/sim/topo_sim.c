@@ -9,6 +9,7 @@
  * A world is first disturbed, then calm, when every waiter must be served, and then winds down
  * until nothing may be left.  Every 64th seed runs twice and must leave the same trace.
  */
+#include "seed.h"
 #include "topo.h"
 
 #include "snib.h"
@@ -38,10 +39,8 @@ static const char *const topologies[] = {"single", "sentinel", "cluster"};
 
 uint64_t topo_draw(uint64_t below)
 {
-    uint64_t z = (topo.random += 0x9e3779b97f4a7c15ULL);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-    return below == 0 ? 0 : (z ^ (z >> 31)) % below;
+    uint64_t next = seed_next(&topo.random);
+    return below == 0 ? 0 : next % below;
 }
 
 bool topo_chance(unsigned one_in)
@@ -102,9 +101,7 @@ void topo_later(snib__time at, int kind, int a, int b, uint64_t c)
  * too. */
 static uint64_t topo_trait(uint64_t seed, uint64_t which)
 {
-    uint64_t z = (seed * 16 + which) * 0x9e3779b97f4a7c15ULL;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    return z >> 33;
+    return seed_state(seed * 16 + which) >> 33;
 }
 
 enum { TRAIT_KNOWN = TOPO_NAMES, TRAIT_OWNED };
@@ -177,7 +174,7 @@ static void begin(uint64_t seed, bool trace)
     static const snib__time leases[] = {300 * SNIB__MS, 1000 * SNIB__MS, 3000 * SNIB__MS};
     memset(&topo, 0, sizeof topo);
     topo.seed = seed;
-    topo.random = seed * 0x9e3779b97f4a7c15ULL;
+    topo.random = seed_state(seed);
     topo.trace = trace;
     topo.now = TOPO_START;
     topo.pipes_end = topo.pipes;

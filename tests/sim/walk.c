@@ -8,6 +8,7 @@
  * everything must have happened that is counted.  Every 64th seed runs twice and must leave the same trace.
  */
 #include "walk.h"
+#include "seed.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -70,10 +71,8 @@ static const char *const event_names[WALK_EVENTS] = {
 
 uint64_t walk_draw(uint64_t below)
 {
-    uint64_t z = (walk.random += 0x9e3779b97f4a7c15ULL);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-    return below == 0 ? 0 : (z ^ (z >> 31)) % below;
+    uint64_t next = seed_next(&walk.random);
+    return below == 0 ? 0 : next % below;
 }
 
 bool walk_chance(unsigned one_in)
@@ -229,7 +228,7 @@ static void begin(uint64_t seed, bool trace)
 {
     memset(&walk, 0, sizeof walk);
     walk.seed = seed;
-    walk.random = seed * 0x9e3779b97f4a7c15ULL;
+    walk.random = seed_state(seed);
     walk.trace = trace;
     walk.now = WALK_START;
     plan_gates();
