@@ -2,6 +2,7 @@
 #include "engine_check.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static char flaw[160];
@@ -24,6 +25,51 @@ struct census {
     uint64_t held, releasing;
     uint32_t gates, idle;
 };
+
+/* How often each of many objects occurs, in a table: hundreds of requests may be on their way, and as many holds. */
+#define TALLY_BITS 14
+
+struct tally {
+    const void *of[1 << TALLY_BITS];
+    uint32_t times[1 << TALLY_BITS];
+    uint32_t places[1 << (TALLY_BITS - 1)]; /* that are taken */
+    uint32_t n;
+};
+
+static void tally_clear(struct tally *tally)
+{
+    while (tally->n > 0)
+        tally->of[tally->places[--tally->n]] = NULL;
+}
+
+static uint32_t tally_place(const struct tally *tally, const void *object)
+{
+    uint32_t place =
+        (uint32_t)((uint64_t)(uintptr_t)object * 0x9e3779b97f4a7c15u >> (64 - TALLY_BITS));
+    while (tally->of[place] && tally->of[place] != object)
+        place = (place + 1) % (1 << TALLY_BITS);
+    return place;
+}
+
+/* Returns how often it has occurred now. */
+static uint32_t tally_add(struct tally *tally, const void *object)
+{
+    uint32_t place = tally_place(tally, object);
+    if (!tally->of[place]) {
+        if (tally->n == sizeof tally->places / sizeof tally->places[0])
+            abort();
+        tally->places[tally->n++] = place;
+        tally->of[place] = object;
+        tally->times[place] = 0;
+    }
+    return ++tally->times[place];
+}
+
+static uint32_t tally_of(const struct tally *tally, const void *object)
+{
+    uint32_t place = tally_place(tally, object);
+    return tally->of[place] ? tally->times[place] : 0;
+}
 
 /* What a timer is set for is in use: its subject may be a hold that is in no gate's list, but never one that has ended. */
 static const char *check_timer(struct snib__timer timer)
@@ -59,25 +105,31 @@ static const char *check_heap(const struct snib__engine *e)
     return NULL;
 }
 
-/* How many requests have the subject, wherever they are: on their way, or kept until they can be sent. */
-static uint32_t requests_of(const struct snib__engine *e, const void *subject)
+/* How many requests have a subject, wherever they are: on their way, or kept until they can be sent. */
+static struct tally subjects;
+
+static void note_subject(const struct snib__request *request)
 {
-    uint32_t n = 0, kept;
+    if (request->subject)
+        tally_add(&subjects, request->subject);
+}
+
+static void note_subjects(const struct snib__engine *e)
+{
+    uint32_t kept;
+    tally_clear(&subjects);
     for (uint32_t i = 0; i < e->paused_n; i++)
-        n += e->paused[i].request.subject == subject;
+        note_subject(&e->paused[i].request);
     for (const struct snib__link *link = e->links; link; link = link->next)
-        for (uint32_t i = 0; i < link->conn.ring_count; i++) {
-            uint32_t at = (link->conn.ring_head + i) & (link->conn.ring_cap - 1);
-            n += link->conn.ring[at].subject == subject;
-        }
+        for (uint32_t i = 0; i < link->conn.ring_count; i++)
+            note_subject(&link->conn.ring[(link->conn.ring_head + i) & (link->conn.ring_cap - 1)]);
     for (const struct snib__node *node = e->nodes; node; node = node->next) {
         const struct snib__request *collected = snib__durable_collected(node, &kept);
         for (uint32_t i = 0; i < node->todo_n; i++)
-            n += node->todo[i].subject == subject;
+            note_subject(&node->todo[i]);
         for (uint32_t i = 0; i < kept; i++)
-            n += collected[i].subject == subject;
+            note_subject(&collected[i]);
     }
-    return n;
 }
 
 static bool is_withheld(const struct snib__engine *e, const struct snib__hold *hold)
@@ -105,10 +157,10 @@ static const char *check_withheld(const struct snib__engine *e, const struct sni
 }
 
 /* What waits for a reply has exactly one request from which it may come, or nothing would end its wait but its own time. */
-static const char *check_asking(const struct snib__engine *e, const struct snib__op *op)
+static const char *check_asking(const struct snib__op *op)
 {
     if (op->stage == SNIB__STAGE_ASKING)
-        MUST(requests_of(e, op) == 1);
+        MUST(tally_of(&subjects, op) == 1);
     return NULL;
 }
 
@@ -135,7 +187,7 @@ static const char *check_live(const struct snib__engine *e)
         MUST(!op->hold || op->hold->op == op || op->stage == SNIB__STAGE_OUTER);
         bool carried = op->kind == SNIB__OP_EXTEND && op->stage == SNIB__STAGE_OUTER;
         MUST((op->stage == SNIB__STAGE_ASKING || carried) == (op->kind > SNIB__OP_RELEASE));
-        PASS_ON(check_asking(e, op));
+        PASS_ON(check_asking(op));
         PASS_ON(check_patience(op));
         extending += op->kind == SNIB__OP_EXTEND;
     }
@@ -253,7 +305,7 @@ static const char *check_queue(const struct snib__engine *e, const struct snib__
 static const char *check_trying(const struct snib__engine *e, const struct snib__hold *hold)
 {
     const struct snib__gate *gate = hold->gate;
-    uint32_t n = requests_of(e, hold);
+    uint32_t n = tally_of(&subjects, hold);
     if (snib__outer_is(gate))
         return NULL;
     if (hold->phase == SNIB__TRYING && !(gate->waitq && gate->waitq->incoming == hold))
@@ -507,20 +559,15 @@ static const char *check_links(const struct snib__engine *e)
 
 /* Everything that is being released, once each: on its way, waiting for its next try, or carried. */
 struct releases {
-    const struct snib__hold *of[4096];
-    uint32_t n, repeated;
+    struct tally of;
+    uint32_t repeated;
     uint64_t used; /* of holds that a program has had */
 };
 
 static void note_release(struct releases *all, const struct snib__hold *hold)
 {
-    if (hold->phase != SNIB__RELEASING)
+    if (hold->phase != SNIB__RELEASING || tally_add(&all->of, hold) > 1)
         return;
-    for (uint32_t i = 0; i < all->n; i++)
-        if (all->of[i] == hold)
-            return;
-    if (all->n < sizeof all->of / sizeof all->of[0])
-        all->of[all->n++] = hold;
     all->repeated += hold->repeated;
     all->used += hold->acquired_at != 0;
 }
@@ -549,7 +596,8 @@ static const char *check_counts(const snib_client_stats_data *stats, uint64_t re
 static const char *check_releases(const struct snib__engine *e)
 {
     static struct releases all;
-    all.n = all.repeated = 0;
+    tally_clear(&all.of);
+    all.repeated = 0;
     all.used = 0;
     for (uint32_t i = 0; i < e->paused_n; i++)
         note_releases(&all, &e->paused[i].request);
@@ -574,7 +622,7 @@ static const char *check_releases(const struct snib__engine *e)
                  hold = hold->next)
                 note_release(&all, hold);
         }
-    MUST(all.n == e->releasing);
+    MUST(all.of.n == e->releasing);
     MUST(all.repeated == e->given_flight);
     return check_counts(&e->stats, all.used, e->closed);
 }
@@ -582,6 +630,7 @@ static const char *check_releases(const struct snib__engine *e)
 const char *engine_flaw(const struct snib__engine *e)
 {
     struct census census = {0};
+    note_subjects(e);
     PASS_ON(check_heap(e));
     PASS_ON(check_live(e));
     PASS_ON(check_chans(e));
