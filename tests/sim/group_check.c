@@ -541,24 +541,112 @@ static bool may_be_unasked(const struct world_task *task)
            world.now >= task->submitted + patience;
 }
 
+static bool may(int fault)
+{
+    return (world.enabled >> fault & 1) != 0;
+}
+
+/* What an operation may end with because of what goes wrong in this world, before it is stable, or because a client that it
+ * needs was closed. */
+static bool is_explained(int32_t code, bool closed)
+{
+    bool explained = code == SNIB_ECONNECT || code == SNIB_EUNREACHABLE ? true
+                     : code == SNIB_EREADONLY ? may(WORLD_ERRORS) || may(WORLD_MASTERDOWN)
+                     : code == SNIB_ELOADING
+                         ? may(WORLD_ERRORS) || may(WORLD_BUSY) || may(WORLD_MASTERDOWN)
+                     : code == SNIB_EOOM     ? may(WORLD_ERRORS)
+                     : code == SNIB_EMISCONF ? may(WORLD_ERRORS) || may(WORLD_NOREPLICAS)
+                     : code == SNIB_EPERM    ? may(WORLD_NO_COMMAND)
+                     : code == SNIB_EAUTH    ? may(WORLD_PASSWORD)
+                     : code == SNIB_ESERVER  ? may(WORLD_ERROR_AFTER)
+                                             : false; /* no server here speaks nonsense */
+    return (explained && world.enabled != 0 && world.now < world.stable_at) ||
+           (closed && code == SNIB_ECLOSED);
+}
+
+/* The latest moment at which something has disturbed a node, a process, or the way between them. */
+static snib__time troubled_until(const struct world_process *process, int node)
+{
+    return latest(world.nodes[node].troubled_until,
+                  latest(process->peers[node].troubled_until, process->frozen_until));
+}
+
+/* Whether nothing can have taken a name from a hold: it is at its node, and since it came, long enough ago to be known,
+ * nothing has disturbed the node or the way to it.  The network and the threads are not too slow either. */
+static bool is_sound(const struct world_hold *hold, int node, int name)
+{
+    const struct world_process *process = hold->home->process;
+    const struct world_claim *claim = &world.claims[node][name];
+    const snib__time known = 4 * world.delay + 4 * WORLD_STEP;
+    bool ours = claim->owner[0] != '\0' && claim->process == process->id &&
+                claim->unwanted_since == 0 && claim->since >= hold->since;
+    return ours && troubled_until(process, node) < claim->since &&
+           world.now > claim->since + known && !process->peers[node].client.stopped &&
+           !may(WORLD_DELAY) && !may(WORLD_PREEMPT);
+}
+
+/* A hold's parts: of one name of one node there is one. */
+static uint32_t count_parts(const struct world_hold *hold)
+{
+    return hold->lock != NULL ? hold->lock->n : 1;
+}
+
+static int node_of(const struct world_hold *hold, uint32_t part)
+{
+    return hold->lock != NULL ? hold->lock->part[part].node : hold->home->node;
+}
+
+/* A release begins: which parts are the hold's beyond doubt, and for how long. */
+void check_releasing(struct world_hold *hold)
+{
+    hold->released_at = world.now;
+    for (uint32_t i = 0; i < count_parts(hold); i++) {
+        int node = node_of(hold, i);
+        const struct snib__hold *member = hold->lock != NULL ? member_of(hold, i) : hold->hold;
+        bool sound = member != NULL;
+        for (int name = 0; name < WORLD_NAMES; name++) {
+            bool has = (hold->members >> (node * WORLD_NAMES + name) & 1) != 0;
+            sound = sound && (!has || (is_sound(hold, node, name) &&
+                                       world.claims[node][name].number == member->number));
+        }
+        hold->sound_until[i] = sound ? member->deadline : 0;
+    }
+}
+
+/* A release may find that the hold is lost if its lease is over, or if it was not to be found at enough servers: all but
+ * those that had it as the release began, and that nothing has disturbed since. */
+static bool may_be_lost(const struct world_hold *hold)
+{
+    const struct world_process *process = hold->home->process;
+    uint32_t n = 0, need = world.majority ? world.need : count_parts(hold);
+    for (uint32_t i = 0; i < count_parts(hold); i++) {
+        int node = node_of(hold, i);
+        n += world.now < hold->sound_until[i] &&
+             troubled_until(process, node) < hold->released_at &&
+             !process->peers[node].client.stopped;
+    }
+    return world.now >= hold->hold->deadline ||
+           (n < need && (world.enabled != 0 || is_closed(hold->home, hold->lock)));
+}
+
 void check_result(const struct world_process *process, struct world_task *task, int32_t code)
 {
     bool closed = is_closed(task->home, task->lock);
-    bool troubled = (world.enabled != 0 && world.now < world.stable_at) || closed;
     bool honest;
     if (process->dead || code == SNIB_OK) {
         return;
     }
     if (task->doing == WORLD_RELEASES) {
-        honest = troubled || (code == SNIB_CANCELLED && task->cancelled) ||
-                 (code == SNIB_LOST && world.now >= task->hold->hold->deadline);
+        honest = code == SNIB_CANCELLED ? task->cancelled
+                 : code == SNIB_LOST    ? may_be_lost(task->hold)
+                                        : is_explained(code, closed);
     } else {
         watch_wait(process, task);
         honest = code == SNIB_BUSY        ? task->once && may_be_unfree(task)
                  : code == SNIB_TIMEDOUT  ? world.now >= task->wait_ends && may_be_unfree(task)
                  : code == SNIB_CANCELLED ? task->cancelled
-                 : code == SNIB_ECLOSED   ? closed
-                                          : code < 0 && (troubled || may_be_unasked(task));
+                                          : is_explained(code, closed) ||
+                                                (code == SNIB_EUNREACHABLE && may_be_unasked(task));
     }
     if (!honest) {
         world_fail("%u: %s ended with %s", process->id,
@@ -572,14 +660,12 @@ void check_extended(struct world_hold *hold, const struct world_task *task, int3
 {
     const struct world_process *process = hold->home->process;
     snib__time lease = task->lease ? task->lease : world.lease;
-    bool troubled =
-        (world.enabled != 0 && world.now < world.stable_at) || is_closed(hold->home, hold->lock);
     bool valid = check_is_valid(hold);
     bool honest = code == SNIB_OK          ? true
                   : code == SNIB_CANCELLED ? task->cancelled
                   : code == SNIB_LOST      ? !valid
                   : code == SNIB_NOT_HELD  ? hold->released
-                                           : code < 0 && troubled;
+                                           : is_explained(code, is_closed(hold->home, hold->lock));
     if (!honest && !process->dead) {
         world_fail("%u: an extension ended with %s", process->id, snib_code_name(code));
     }
@@ -601,25 +687,11 @@ static bool is_over(const struct world_hold *hold)
            (hold->lease == 0 || hold->hold->deadline >= snib__lease_end(hold->since, hold->lease));
 }
 
-/* The votes that nothing can have taken from a hold: they are at their nodes, and since they came, long enough ago to be
- * known, nothing has disturbed the node or the way to it.  The network and the threads are not too slow either. */
 static uint32_t count_sound(const struct world_hold *hold)
 {
-    const struct world_process *process = hold->home->process;
-    const snib__time known = 4 * world.delay + 4 * WORLD_STEP;
-    bool slow =
-        (world.enabled >> WORLD_DELAY & 1) != 0 || (world.enabled >> WORLD_PREEMPT & 1) != 0;
     uint32_t n = 0;
-    for (uint32_t i = 0; i < hold->lock->n && !slow; i++) {
-        int node = hold->lock->part[i].node;
-        const struct world_claim *claim = &world.claims[node][hold->lock->part[i].names - 1];
-        snib__time troubled =
-            latest(world.nodes[node].troubled_until,
-                   latest(process->peers[node].troubled_until, process->frozen_until));
-        bool ours = claim->owner[0] != '\0' && claim->process == process->id &&
-                    claim->unwanted_since == 0 && claim->since >= hold->since;
-        n += ours && troubled < claim->since && world.now > claim->since + known &&
-             !process->peers[node].client.stopped;
+    for (uint32_t i = 0; i < hold->lock->n; i++) { /* a vote is one name */
+        n += is_sound(hold, hold->lock->part[i].node, (int)hold->lock->part[i].names - 1);
     }
     return n;
 }

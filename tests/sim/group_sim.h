@@ -114,6 +114,9 @@ struct world_hold { /* what a process' program holds */
     bool was_fixed;         /* now or before */
     snib__time since;       /* when it was requested */
     snib__time short_since; /* since when too few members are at the servers; 0: enough are */
+    snib__time released_at;
+    /* For each part: its end, if it was at its server then; 0: perhaps it was not. */
+    snib__time sound_until[WORLD_PARTS];
 };
 
 enum world_doing { WORLD_RESTS, WORLD_WAITS, WORLD_HOLDS_IT, WORLD_EXTENDS, WORLD_RELEASES };
@@ -274,6 +277,7 @@ void task_leave_all(struct world_process *process); /* the program ends */
 /* group_check.c */
 bool check_is_valid(const struct world_hold *hold);
 void check_step(void);
+void check_releasing(struct world_hold *hold); /* right before */
 void check_result(const struct world_process *process, struct world_task *task, int32_t code);
 void check_lost(const struct world_hold *hold);
 void check_extended(struct world_hold *hold, const struct world_task *task, int32_t code);

@@ -250,6 +250,7 @@ static void release(struct world_process *process, struct world_task *task)
      * lease. */
     bool drops = world_chance(12) && (hold->lock != NULL || !hold->told);
     peer_enter(task->home);
+    check_releasing(hold);
     struct snib__op *op = drops ? NULL
                                 : snib__engine_release(task->home->client.driver.engine, hold->hold,
                                                        world.now, &code);

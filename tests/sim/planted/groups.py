@@ -70,6 +70,18 @@ MUTANTS = [
         "verdict->blocker = 0;",
     ),
     Mutant(
+        "a release is told as a loss because one server could not answer",
+        "locks/group.c",
+        "group->code = enough ? SNIB_OK : group->failure ? group->failure : SNIB_LOST;",
+        "group->code = enough && !group->failure ? SNIB_OK : SNIB_LOST;",
+    ),
+    Mutant(
+        "a release that fails is told as nonsense of the server",
+        "locks/group.c",
+        "group->code = enough ? SNIB_OK : group->failure ? group->failure : SNIB_LOST;",
+        "group->code = enough ? SNIB_OK : group->failure ? SNIB_EPROTOCOL : SNIB_LOST;",
+    ),
+    Mutant(
         "a quorum of half the nodes",
         "locks/group.c",
         "group->need = majority ? n / 2 + 1 : n;",
