@@ -200,6 +200,11 @@ void next_event(snib_queue *queue, snib_event *out)
     prompt(since, "an event");
 }
 
+bool cut_off(int code)
+{
+    return (code == SNIB_EUNREACHABLE || code == SNIB_ECONNECT) && (world.faults & WORLD_CUT);
+}
+
 bool nobody_runs(void *on)
 {
     (void)on;

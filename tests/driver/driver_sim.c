@@ -78,7 +78,7 @@ static void call(int i)
         prompt(since, "a release");
         snib_hold_free(hold);
     } else if (!(wait == 0 && code == SNIB_BUSY) && !(wait == 100 && code == SNIB_TIMEDOUT)) {
-        if (!too_late(code, wait) && (wait < 0 || !(world.faults & WORLD_CUT)))
+        if (!too_late(code, wait) && !(wait >= 0 && cut_off(code)))
             world_fail("acquire gave %s: %s", snib_code_name(code), why.text);
     }
     snib_lock_free(lock);

@@ -37,6 +37,7 @@ snib_lock *lock_named(const char *stem, int i, int64_t lease_ms); /* of worker i
 void prompt(snib__time since, const char *what);
 bool event_within(snib_queue *queue, snib_event *out, snib__time span);
 void next_event(snib_queue *queue, snib_event *out);
+bool cut_off(int code); /* what may come of a connection that ends, where that is a fault */
 bool nobody_runs(void *on);
 void expect_nothing_left(void);
 

@@ -549,7 +549,7 @@ static snib_hold *enter_group(int process, int group)
         memcpy(why.text, event.text, sizeof why.text);
     }
     bool expected = code == SNIB_OK || (wait == 0 && code == SNIB_BUSY) ||
-                    (wait > 0 && code == SNIB_TIMEDOUT) || (code < 0 && world.faults & WORLD_CUT);
+                    (wait > 0 && code == SNIB_TIMEDOUT) || cut_off(code);
     if (!expected)
         world_fail("a wait of %d ms gave %s: %s", (int)wait, snib_code_name(code), why.text);
     return code == SNIB_OK ? hold : NULL;
