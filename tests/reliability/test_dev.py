@@ -65,6 +65,21 @@ def test_no_c_test_is_left_out(build: Path, drawn: str) -> None:
     assert set().union(*(c_tests_of(build / folder) for folder in ("core", *SANITIZED))) - selected(build, drawn) == set()
 
 
+def test_the_limit_of_simulators_is_that_of_dev(build: Path) -> None:
+    """How long they take depends on the number of seeds, which `./dev test --all` makes fifty times as large: a limit of
+    ctest's own, of which there is one without a word, too, would end them before."""
+    most = max(int(limit) for limit in re.findall(r"\bLIMIT=(\d+)", (ROOT / "dev").read_text()))
+    for folder in ("core", *SANITIZED):
+        listed = subprocess.check_output(["ctest", "--test-dir", build / folder, "--show-only=json-v1"], text=True)
+        limits = {
+            test["name"]: {each["name"]: each["value"] for each in test.get("properties", [])}.get("TIMEOUT", 1500)
+            for test in json.loads(listed)["tests"]
+            if test["name"].startswith("sim")
+        }
+        assert folder == "tsan" or {"sim", "sim/driver", "sim/walk"} <= set(limits)  # it runs none of them
+        assert {name: limit for name, limit in limits.items() if limit < most} == {}
+
+
 def test_language_of_the_user() -> None:
     """Where numbers have a comma `check` could not print its line, and messages of compilers would be others."""
     told = dev("env", LC_ALL="de_DE.UTF-8", LC_NUMERIC="de_DE.UTF-8", LANGUAGE="de").splitlines()
