@@ -9,6 +9,9 @@
  *
  *     model_check [--calls N] [--seed S]
  *
+ * Without --seed it is made of SNIB_SIM_DRAW, which may be any word, such as a commit, so that each sees other calls; without
+ * that it is 1.  Of SNIB_SIM_SEEDS, each 10,000 add the calls of one more seed.
+ *
  * The server is $SNIB_TEST_SERVER, else redis-server.  The model claims to be a 7.0; against
  * another version only the first word of an error text counts.
  *
@@ -16,7 +19,8 @@
  * call is made while a key is about to expire, so that only running TTLs may differ, by the time
  * between the two clock readings.
  *
- * Finally, bugs are planted in the model; each must be found, or the check proves nothing.
+ * Finally, bugs are planted in the model; each must be found, or the check proves nothing.  Their calls are the same every
+ * time, so that it is no chance whether they are.
  */
 #include "model_commands.h"
 #include "model_server.h"
@@ -59,6 +63,10 @@ static struct {
     enum plant plant;
     unsigned long calls, replies, errors, pushes, skipped, scripts, toggles;
 } world;
+
+static struct {
+    unsigned long calls, replies, errors, pushes, skipped, scripts, toggles;
+} totals; /* of all sets of calls */
 
 /* ---- Helpers ------------------------------------------------------------------------------------ */
 
@@ -543,15 +551,72 @@ static bool run(unsigned long calls, uint64_t seed, enum plant plant)
     return same;
 }
 
+static uint64_t drawn_seed(void)
+{
+    const char *word = getenv("SNIB_SIM_DRAW");
+    uint64_t hash = 0xcbf29ce484222325ULL;
+    if (word == NULL || *word == '\0') {
+        return 1;
+    }
+    for (; *word != '\0'; word++) {
+        hash = (hash ^ (unsigned char)*word) * 0x100000001b3ULL;
+    }
+    return hash >> 32; /* short enough to be typed */
+}
+
+/* How many sets of calls. */
+static uint64_t drawn_sets(void)
+{
+    const char *count = getenv("SNIB_SIM_SEEDS");
+    return 1 + (count == NULL ? 0 : strtoull(count, NULL, 10) / 10000);
+}
+
+static bool run_sets(unsigned long calls, uint64_t seed, uint64_t sets)
+{
+    for (uint64_t i = 0; i < sets; i++) {
+        if (!run(calls, seed + i, PLANT_NONE)) {
+            fprintf(stderr, "model_check: replay with --seed %llu\n",
+                    (unsigned long long)(seed + i));
+            return false;
+        }
+        totals.calls += calls;
+        totals.replies += world.replies;
+        totals.errors += world.errors;
+        totals.pushes += world.pushes;
+        totals.scripts += world.scripts;
+        totals.toggles += world.toggles;
+        totals.skipped += world.skipped;
+    }
+    return true;
+}
+
+/* How many planted bugs the machine is too busy to judge; -1: one was missed. */
+static int run_plants(void)
+{
+    int unjudged = 0;
+    for (enum plant plant = PLANT_NONE + 1; plant < PLANT_COUNT; plant++) {
+        bool missed =
+            run(50000, 1, plant);       /* found after some 1,500, if chance is not against it */
+        bool busy = world.skipped > 10; /* it started over so often that few subscriptions lasted */
+        unjudged += missed && busy;
+        if (missed && !busy) {
+            fprintf(stderr, "model_check: planted mistake %d was not found\n", (int)plant);
+            return -1;
+        }
+    }
+    return unjudged;
+}
+
 int main(int argc, char **argv)
 {
     unsigned long calls = 30000;
-    uint64_t seed = 1;
+    uint64_t seed = drawn_seed(), sets = drawn_sets();
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--calls") == 0) {
             calls = strtoul(argv[i + 1], NULL, 10);
         } else if (strcmp(argv[i], "--seed") == 0) {
             seed = strtoull(argv[i + 1], NULL, 10);
+            sets = 1;
         } else {
             fprintf(stderr, "usage: model_check [--calls N] [--seed S]\n");
             return 2;
@@ -562,27 +627,15 @@ int main(int argc, char **argv)
     }
     signal(SIGPIPE, SIG_IGN); /* a dying server is a result, too */
     start_server();
-    if (!run(calls, seed, PLANT_NONE)) {
-        fprintf(stderr, "model_check: replay with --seed %llu\n", (unsigned long long)seed);
+    int unjudged = run_sets(calls, seed, sets) ? run_plants() : -1;
+    if (unjudged < 0) {
         return 1;
     }
-    unsigned long replies = world.replies, errors = world.errors, pushes = world.pushes;
-    unsigned long scripts = world.scripts, toggles = world.toggles, skipped = world.skipped;
-    int unjudged = 0;
-    for (enum plant plant = PLANT_NONE + 1; plant < PLANT_COUNT; plant++) {
-        bool missed =
-            run(50000, seed, plant);    /* found after some 1,500, if chance is not against it */
-        bool busy = world.skipped > 10; /* it started over so often that few subscriptions lasted */
-        unjudged += missed && busy;
-        if (missed && !busy) {
-            fprintf(stderr, "model_check: planted mistake %d was not found\n", (int)plant);
-            return 1;
-        }
-    }
-    printf("model_check: %lu calls (%lu of scripts), %lu replies equal (%lu errors, %lu messages), "
-           "%lu changes of the server's state, %lu calls too slow to compare; %d planted mistakes "
-           "found, %d not judged because the machine is too busy\n",
-           calls, scripts, replies, errors, pushes, toggles, skipped, PLANT_COUNT - 1 - unjudged,
-           unjudged);
+    printf(
+        "model_check: %lu calls (%lu of scripts) from seed %llu on, %lu replies equal (%lu errors, "
+        "%lu messages), %lu changes of the server's state, %lu calls too slow to compare; %d "
+        "planted mistakes found, %d not judged because the machine is too busy\n",
+        totals.calls, totals.scripts, (unsigned long long)seed, totals.replies, totals.errors,
+        totals.pushes, totals.toggles, totals.skipped, PLANT_COUNT - 1 - unjudged, unjudged);
     return 0;
 }
