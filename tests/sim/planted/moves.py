@@ -15,7 +15,7 @@ MUTANTS = [
         "engine/move.c",
         "if (used && !snib__node_ready(node))",
         "if (used && now == 0)",
-        "sim/topology",
+        "unit/outages failover_is_asked_for",
     ),
     Mutant(
         "a channel that is being left keeps its node when its name moves",
