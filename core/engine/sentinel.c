@@ -14,6 +14,11 @@
  * Otherwise two sentinels that disagree would take the client from each address before a distant
  * server there could reply.
  *
+ * An address outlives the sentinel behind it, and may belong to another deployment by now, whose service has the same
+ * name.  So one that others have named, or another process than before, is a stranger until it names as the master the
+ * server that the client is at, or among the other sentinels one that is known.  If nobody else is left, those of the
+ * URL count again.
+ *
  * While anything is held, awaited or being released, one sentinel is asked per second, in turn, and
  * some are listened to.  An idle client is silent.
  */
@@ -27,6 +32,8 @@
 #define SENTINEL_LATE (250 * SNIB__MS)  /* without an answer by then the next one is asked, too */
 #define SENTINEL_HURRY (250 * SNIB__MS) /* between queries while the master does not reply */
 #define SENTINEL_EAGER (50 * SNIB__MS)  /* a new operation shortens a pause to this */
+/* A master that has been down for so long is left if most say so.  Sooner they may not have heard of a failover. */
+#define SENTINEL_LAG (10000 * SNIB__MS)
 
 enum { ASK_MASTER = 1, ASK_ADDRESS, ASK_OTHERS };
 
@@ -65,11 +72,13 @@ static void sentinel_question(struct snib__engine *e, struct snib__sentinel *one
 {
     one->has_epoch = false;
     one->voters = 0;
-    bool sent = snib__node_ask(e, one->node, ASK_MASTER, now) == 0 &&
+    bool first = one->stranger; /* its others tell whether the rest counts */
+    bool sent = (!first || snib__node_ask(e, one->node, ASK_OTHERS, now) == 0) &&
+                snib__node_ask(e, one->node, ASK_MASTER, now) == 0 &&
                 snib__node_ask(e, one->node, ASK_ADDRESS, now) == 0;
     one->questions += sent;
-    if (sent && !one->others) {
-        one->others = snib__node_ask(e, one->node, ASK_OTHERS, now) == 0;
+    if (sent && (first || !one->others)) {
+        one->others = first || snib__node_ask(e, one->node, ASK_OTHERS, now) == 0;
         one->others_at = now;
     }
     if (!sent)
@@ -179,13 +188,13 @@ static void sentinels_explain(struct snib__engine *e, snib__time now)
 static void sentinel_follow(struct snib__engine *e, const struct snib__sentinel *one,
                             snib__time now);
 
-/* They are followed, but not while the master replies: then it is told once. */
+/* They are followed, but those that count from 0 not while the master replies: then it is told once. */
 static bool sentinels_begun_anew(struct snib__engine *e, snib__time now)
 {
     struct snib__sentinels *map = snib__sentinels_of(e);
     const struct snib__sentinel *one = snib__sentinels_of_most(e);
     char where[SNIB__ADDRESS_TEXT];
-    if (one && !snib__node_ready(e->home)) {
+    if (one && (!snib__node_ready(e->home) || one->epoch > map->epoch)) {
         sentinel_follow(e, one, now);
         return true;
     }
@@ -197,6 +206,41 @@ static bool sentinels_begun_anew(struct snib__engine *e, snib__time now)
                          snib__node_where(e, e->home));
     map->told = one != NULL;
     return false;
+}
+
+/* The master that some have named has long been down, and most name another one: those belong to another deployment, or lag
+ * behind for ever. */
+static bool sentinels_outvote(struct snib__engine *e, snib__time now)
+{
+    struct snib__sentinels *map = snib__sentinels_of(e);
+    if (snib__node_ready(e->home) || !map->failed || now < map->moved_at + SENTINEL_LAG)
+        return false;
+    const struct snib__sentinel *one = snib__sentinels_of_most(e);
+    for (uint32_t i = 0; i < map->n && one; i++)
+        if (map->all[i].outcome == SNIB__OUTCOME_GOOD)
+            map->all[i].stranger = map->all[i].outvoted = true;
+    if (one)
+        sentinel_follow(e, one, now);
+    return one != NULL;
+}
+
+/* Nobody who counts knows the service any more, and the master is down: all were replaced at once, as far as anyone can tell. */
+static bool sentinels_are_all_strangers(struct snib__engine *e)
+{
+    struct snib__sentinels *map = snib__sentinels_of(e);
+    bool any = false;
+    for (uint32_t i = 0; i < map->n; i++)
+        if (!map->all[i].stranger && (map->all[i].outcome == SNIB__OUTCOME_GOOD ||
+                                      map->all[i].outcome == SNIB__OUTCOME_STALE))
+            return false;
+    for (uint32_t i = 0; i < map->n && !snib__node_ready(e->home); i++) {
+        struct snib__sentinel *one = &map->all[i];
+        if (!one->named || !one->stranger || one->outcome != SNIB__OUTCOME_STALE)
+            continue;
+        one->stranger = one->others = false;
+        any = true;
+    }
+    return any;
 }
 
 /* The service was removed, or renamed: the master serves on, but nobody will say where the next one is.  That is told once. */
@@ -230,6 +274,10 @@ static void sentinels_unhelped(struct snib__engine *e, snib__time now)
             return;
     if (sentinels_begun_anew(e, now))
         return;
+    if (sentinels_are_all_strangers(e)) {
+        sentinels_end_round(e, 0, now);
+        return;
+    }
     map->pause = snib__sentinel_longer(map->pause, SNIB__SENTINEL_PAUSE, SNIB__SENTINEL_REST);
     sentinels_end_round(e, map->pause / 2 + snib__engine_random(e, map->pause / 2), now);
     if (e->home->addressed)
@@ -274,8 +322,8 @@ static void sentinel_follow(struct snib__engine *e, const struct snib__sentinel 
         snib__engine_log(e, home->addressed ? SNIB_LOG_WARNING : SNIB_LOG_INFO,
                          "%s says that the master of \"%.60s\" is %s", one->node->where,
                          e->config.service, snib__address_text(&one->address, where));
+        map->moved_at = now;
         if (home->addressed) {
-            map->moved_at = now;
             map->swing = snib__sentinel_longer(map->swing, SENTINEL_HURRY, SNIB__SENTINEL_REST);
         }
         home->blamed = NULL;
@@ -298,11 +346,23 @@ static void sentinel_follow(struct snib__engine *e, const struct snib__sentinel 
 static bool sentinel_believed(const struct snib__engine *e, const struct snib__sentinel *one)
 {
     const struct snib__node *home = e->home;
-    if (one->epoch < snib__sentinels_of(e)->epoch)
+    if (one->stranger || one->epoch < snib__sentinels_of(e)->epoch)
         return false;
     return !home->addressed || snib__address_equal(&one->address, &home->address) ||
            one->epoch > snib__sentinels_of(e)->epoch || one->switched ||
            snib__sentinels_of(e)->failed;
+}
+
+/* Its answer may show that it belongs to the same deployment: it is believed then, and those that it names are learnt. */
+static void sentinel_may_be_known(struct snib__engine *e, struct snib__sentinel *one,
+                                  snib__time now)
+{
+    const struct snib__node *home = e->home;
+    bool alone = snib__sentinels_of(e)->n == 1 || !home->addressed;
+    if (!one->stranger || (!alone && !snib__address_equal(&one->address, &home->address)))
+        return;
+    one->stranger = one->outvoted = false;
+    one->others = snib__node_ask(e, one->node, ASK_OTHERS, now) == 0;
 }
 
 /* Both queries have been answered. */
@@ -310,13 +370,14 @@ static void sentinel_answered(struct snib__engine *e, struct snib__sentinel *one
 {
     if (!one->has_epoch) /* it may not have the permission */
         one->epoch = snib__sentinels_of(e)->epoch;
+    sentinel_may_be_known(e, one, now);
     bool believed = sentinel_believed(e, one);
     one->asked = one->switched = false;
     one->shun = one->shun_until = 0;
     one->outcome = believed ? SNIB__OUTCOME_GOOD : SNIB__OUTCOME_STALE;
     if (believed)
         sentinel_follow(e, one, now);
-    else
+    else if (!sentinels_outvote(e, now))
         sentinels_unhelped(e, now);
 }
 
@@ -358,10 +419,12 @@ static bool sentinel_read_address(const struct snib__engine *e, const struct sni
                               e->config.seeds[0].tls);
 }
 
-/* SENTINEL SENTINELS: for each other sentinel a list of names and values. */
-static void sentinel_told_others(struct snib__engine *e, const struct snib__value *reply,
-                                 uint32_t n)
+/* SENTINEL SENTINELS: for each other sentinel a list of names and values.  They show whether a stranger is none; those that
+ * anyone else names are learnt. */
+static void sentinel_read_others(struct snib__engine *e, struct snib__sentinel *one,
+                                 const struct snib__value *reply, uint32_t n)
 {
+    const bool learns = !one->stranger;
     for (uint32_t at = 1; at < n && reply->type == SNIB__RESP_ARRAY; at += 1 + reply[at].count) {
         const struct snib__value *host = NULL, *port = NULL;
         struct snib__address address;
@@ -374,9 +437,22 @@ static void sentinel_told_others(struct snib__engine *e, const struct snib__valu
             host = strcmp(field, "ip") == 0 ? &reply[i + 1] : host;
             port = strcmp(field, "port") == 0 ? &reply[i + 1] : port;
         }
-        if (host && port && sentinel_read_address(e, host, port, &address))
+        if (!host || !port || !sentinel_read_address(e, host, port, &address))
+            continue;
+        if (learns)
             snib__sentinel_learn(e, &address);
+        else if (snib__sentinel_vouches(e, one, &address))
+            one->stranger = one->outvoted = false;
     }
+}
+
+static void sentinel_told_others(struct snib__engine *e, struct snib__sentinel *one,
+                                 const struct snib__value *reply, uint32_t n)
+{
+    if (one->stranger)
+        sentinel_read_others(e, one, reply, n);
+    if (!one->stranger)
+        sentinel_read_others(e, one, reply, n);
 }
 
 /* It is where no client can follow. */
@@ -415,7 +491,7 @@ static void sentinel_answer(struct snib__engine *e, struct snib__node *node, uin
     if (what == ASK_MASTER && !error) {
         sentinel_told_master(e, one, reply, n);
     } else if (what == ASK_OTHERS && !error) {
-        sentinel_told_others(e, reply, n);
+        sentinel_told_others(e, one, reply, n);
     } else if (what == ASK_ADDRESS && error) {
         /* INFO, which would have shown it, may be forbidden */
         bool stranger = error == SNIB_ENOTSUP;
@@ -464,6 +540,10 @@ static void sentinel_ready(struct snib__engine *e, struct snib__link *link, snib
     if (!one && link->kind == SNIB__COMMAND) {
         snib__sentinels_of(e)->failed = false;
         snib__sentinels_of(e)->swing = 0;
+    }
+    if (one && link->kind == SNIB__COMMAND && one->identity != one->node->identity) {
+        one->identity = one->node->identity;
+        one->stranger = true;
     }
     if (one && link->kind == SNIB__PUBSUB)
         snib__ear_ready(one);

@@ -23,9 +23,12 @@ enum snib__outcome {
 
 struct snib__sentinel {
     struct snib__node *node;
-    bool named;           /* in the URL */
-    bool asked;           /* and it has not answered yet */
-    bool others;          /* asked for the other sentinels on this connection */
+    bool named;        /* in the URL */
+    bool stranger;     /* it may belong to another deployment: nothing that it says is believed */
+    bool outvoted;     /* ... as most of the others say: it vouches for nobody */
+    uint32_t identity; /* of its node: another one is another process */
+    bool asked;        /* and it has not answered yet */
+    bool others;       /* asked for the other sentinels on this connection */
     snib__time others_at; /* ... or on an earlier one: when it was last */
     bool switched;        /* it has announced a switch: its next answer is about that */
     bool deaf;            /* it refuses the subscription */
@@ -78,8 +81,11 @@ struct snib__sentinel *snib__sentinel_of(const struct snib__engine *e,
 bool snib__sentinel_add(struct snib__engine *e, const struct snib__address *address, bool named);
 /* Another sentinel has named this one. */
 void snib__sentinel_learn(struct snib__engine *e, const struct snib__address *address);
-/* One of more than half of them that agree on an epoch lower than one already seen: they were set up from scratch and count
- * from 0 again.  NULL: there is none. */
+/* Whether a stranger that names this address as that of another sentinel belongs to the same deployment. */
+bool snib__sentinel_vouches(const struct snib__engine *e, const struct snib__sentinel *stranger,
+                            const struct snib__address *address);
+/* One of more than half of them that agree and are not believed: strangers, or on an epoch lower than one already seen, because
+ * they were set up from scratch and count from 0 again.  NULL: there is none. */
 const struct snib__sentinel *snib__sentinels_of_most(const struct snib__engine *e);
 
 /* Subscribe to as many as it takes. */

@@ -36,7 +36,8 @@ bool snib__sentinel_add(struct snib__engine *e, const struct snib__address *addr
         return true;
     struct snib__node *node = snib__node_new(e, SNIB__A_SENTINEL, address);
     if (node)
-        map->all[map->n++] = (struct snib__sentinel){.node = node, .named = named};
+        map->all[map->n++] =
+            (struct snib__sentinel){.node = node, .named = named, .stranger = !named};
     return node != NULL;
 }
 
@@ -63,8 +64,15 @@ void snib__sentinel_learn(struct snib__engine *e, const struct snib__address *ad
             !snib__link_rests(&node->links[SNIB__PUBSUB]))
             continue;
         snib__node_rename(e, node, address);
-        *one = (struct snib__sentinel){.node = node};
+        *one = (struct snib__sentinel){.node = node, .stranger = true, .identity = node->identity};
     }
+}
+
+bool snib__sentinel_vouches(const struct snib__engine *e, const struct snib__sentinel *stranger,
+                            const struct snib__address *address)
+{
+    const struct snib__sentinel *other = sentinel_at(e, address);
+    return other && other != stranger && !other->outvoted && (other->named || !other->stranger);
 }
 
 /* ---- more than half of them ---- */
@@ -123,7 +131,7 @@ const struct snib__sentinel *snib__sentinels_of_most(const struct snib__engine *
     const struct snib__sentinels *map = snib__sentinels_of(e);
     for (uint32_t i = 0; i < map->n; i++) {
         const struct snib__sentinel *one = &map->all[i];
-        if (one->outcome != SNIB__OUTCOME_STALE || one->epoch >= map->epoch)
+        if (one->outcome != SNIB__OUTCOME_STALE || (one->epoch >= map->epoch && !one->stranger))
             continue;
         if (sentinels_are_most(e, sentinels_alike(map, one)))
             return one;

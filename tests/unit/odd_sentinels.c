@@ -1,4 +1,5 @@
-/* odd_sentinels.c - replies and messages of sentinels in forms that no sentinel uses: nothing in them is believed. */
+/* odd_sentinels.c - replies and messages of sentinels in forms that no sentinel uses, and sentinels of another deployment:
+ * nothing in them is believed. */
 #include "sentinels.h"
 
 /* Two sentinels, of which the first answers one question oddly. */
@@ -179,12 +180,196 @@ static void no_news_in_it(void **state)
     }
 }
 
+/* ---- Another deployment --------------------------------------------------------------------------- */
+
+/* s0 to s2 are in the URL, and name s9. */
+static struct snib__engine *world_with_another(void)
+{
+    struct snib__engine *engine = world(3);
+    tell_all(3, "m1", 3);
+    for (int i = 0; i < 3; i++) {
+        peers[i].others = "s9";
+        peers[i].known = 3;
+    }
+    peer("s9")->epoch = 3;
+    peer("s9")->known = 3;
+    peer("s9")->others = "s0s1s2";
+    return engine;
+}
+
+/* The address of s9 is that of another deployment's sentinel now, whose service has the same name. */
+static void address_is_given_away(void)
+{
+    *peer("s9") = (struct peer){.host = "s9",
+                                .mode = "sentinel",
+                                .master = "m7",
+                                .epoch = 50,
+                                .known = 1,
+                                .others = "s8",
+                                .process = "zz"};
+    peer("s8")->master = "m7";
+    peer("s8")->epoch = 50;
+    peer("s8")->others = "s9";
+    peer("m7")->has = false;
+}
+
+/* Whether the client has met it before, whatever its master says, and also when its announcements are heard. */
+static void sentinel_of_another_deployment(void **state)
+{
+    (void)state;
+    for (int met = 0; met < 2; met++)
+        for (int locked = 0; locked < 2; locked++) {
+            struct snib__engine *engine = world_with_another();
+            if (!met)
+                peer("s9")->state = DOWN;
+            struct snib__hold *hold = held(engine, "m", 0);
+            pass(engine, 10 * SECOND);
+            crash(engine, "s9");
+            pass(engine, 200 * SECOND);
+            address_is_given_away();
+            peer("m7")->locked = locked ? "-NOAUTH Authentication required.\r\n" : NULL;
+            pass(engine, 60 * SECOND);
+            assert_true(peer("s9")->asked > 0);
+            if (ear_at(engine, "s9"))
+                say_switch(engine, "s9", "main m1 6379 m7 6379");
+            pass(engine, 60 * SECOND);
+            /* nor while the master is away */
+            crash(engine, "m1");
+            pass(engine, 5 * SECOND);
+            peer("m1")->state = UP;
+            PASS_UNTIL(engine, at(engine, "m1"), 5 * SECOND);
+            assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
+            assert_int_equal(peer("m7")->connects, 0);
+            assert_int_equal(peer("s8")->connects, 0);
+            /* the others are believed as before */
+            tell_all(3, "m2", 4);
+            PASS_UNTIL(engine, at(engine, "m2"), 5 * SECOND);
+            end(engine, hold);
+        }
+}
+
+/* One of the URL's, which was believed because the others were away: they outvote it when they are back, if the master that it
+ * names is of no use; and it is not believed again. */
+static void most_outvote_one(void **state)
+{
+    (void)state;
+    for (int lags = 0; lags < 2; lags++) {
+        struct snib__engine *engine = world(3);
+        engine->config.patience = 60 * SECOND;
+        tell_all(3, "m1", 3);
+        peer("s0")->state = peer("s1")->state = DOWN;
+        peer("s2")->master = "m7";
+        peer("s2")->epoch = 50;
+        peer("m7")->state = DOWN;
+        struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+        pass(engine, 3 * SECOND);
+        assert_true(peer("m7")->connects > 0);
+        peer("s0")->state = peer("s1")->state = UP;
+        if (lags) { /* it was right, and they have not heard of the failover yet */
+            pass(engine, 3 * SECOND);
+            assert_int_equal(peer("m1")->connects, 0);
+            tell_all(3, "m7", 50);
+            peer("m7")->state = UP;
+        }
+        PASS_UNTIL(engine, op->done, 20 * SECOND);
+        struct snib__hold *hold = acquired(engine, op);
+        pass(engine, 60 * SECOND);
+        assert_true(at(engine, lags ? "m7" : "m1"));
+        end(engine, hold);
+    }
+}
+
+/* ---- Strangers that are none ---------------------------------------------------------------------- */
+
+/* All were started anew while the master was replaced: they name each other. */
+static void sentinels_that_were_restarted(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = world_with_another();
+    for (int i = 0; i < 3; i++)
+        peers[i].others = i == 0 ? "s1s2s9" : i == 1 ? "s0s2s9" : "s0s1s9";
+    struct snib__hold *hold = held(engine, "m", 0);
+    pass(engine, 10 * SECOND);
+    static const char *const processes[] = {"p0", "p1", "p2"};
+    for (int i = 0; i < 3; i++) {
+        crash(engine, peers[i].host);
+        peers[i].process = processes[i];
+        peers[i].state = UP;
+    }
+    crash(engine, "s9");
+    crash(engine, "m1");
+    tell_all(3, "m2", 4);
+    PASS_UNTIL(engine, at(engine, "m2"), 5 * SECOND);
+    end(engine, hold);
+}
+
+/* One that knows nobody counts once it names the master that is known. */
+static void stranger_that_names_the_master(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = world(2);
+    struct snib__hold *hold = held(engine, "m", 0);
+    pass(engine, 10 * SECOND);
+    crash(engine, "s1");
+    pass(engine, 10 * SECOND);
+    crash(engine, "s0");
+    peer("s0")->process = "p0";
+    peer("s0")->state = UP;
+    pass(engine, 10 * SECOND);
+    tell_all(1, "m2", 2);
+    PASS_UNTIL(engine, at(engine, "m2"), 5 * SECOND);
+    end(engine, hold);
+}
+
+/* The URL has one name for all, and each start gives them other addresses: all are replaced, and the master with them.  With
+ * epochs from the beginning on they have to be most of as many as they say. */
+static void all_are_replaced_at_once(void **state)
+{
+    (void)state;
+    for (int epoch = 0; epoch <= 4; epoch += 2) {
+        struct snib__engine *engine = world(1);
+        peer("s0")->others = "s1s2";
+        peer("s1")->others = "s2";
+        peer("s2")->others = "s1";
+        for (int i = 0; i < 3; i++) {
+            peer((char[3]){'s', (char)('0' + i), 0})->epoch = 3;
+            peer((char[3]){'s', (char)('0' + i), 0})->known = 2;
+        }
+        struct snib__hold *hold = held(engine, "m", 0);
+        pass(engine, 10 * SECOND);
+        for (int i = 0; i < 3; i++)
+            crash(engine, (char[3]){'s', (char)('0' + i), 0});
+        crash(engine, "m1");
+        pass(engine, 10 * SECOND);
+        static const char *const names[] = {"s0", "sa", "sb"}, *const others[] = {"sasb", "sbsc",
+                                                                                  "sasc"};
+        for (int i = 0; i < 3; i++) {
+            struct peer *one = peer(names[i]);
+            one->state = UP;
+            one->process = others[i];
+            one->others = others[i];
+            one->master = "m2";
+            one->epoch = epoch;
+            one->known = 2;
+        }
+        PASS_UNTIL(engine, at(engine, "m2"), 30 * SECOND);
+        end(engine, hold);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_epoch_in_it),         cmocka_unit_test(no_address_in_it),
-        cmocka_unit_test(an_error_instead_of_it), cmocka_unit_test(no_other_sentinel_in_it),
+        cmocka_unit_test(no_epoch_in_it),
+        cmocka_unit_test(no_address_in_it),
+        cmocka_unit_test(an_error_instead_of_it),
+        cmocka_unit_test(no_other_sentinel_in_it),
         cmocka_unit_test(no_news_in_it),
+        cmocka_unit_test(sentinel_of_another_deployment),
+        cmocka_unit_test(most_outvote_one),
+        cmocka_unit_test(sentinels_that_were_restarted),
+        cmocka_unit_test(stranger_that_names_the_master),
+        cmocka_unit_test(all_are_replaced_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
