@@ -210,6 +210,7 @@ var provoke = map[string]func(*testing.T, recorder){
 var elsewhere = map[string]string{
 	// Calls of Go share a connection.
 	"a further connection to":         "tests/unit/lanes.c: lane_to_another_server_is_refused",
+	"belongs to another cluster":      "tests/unit/outages.c: seed_that_is_in_another_cluster",
 	"lost one of the connections to ": "tests/unit/lanes.c: lost_lane_is_killed_before_anything_is_repeated",
 	"refuses to renew locks: ":        "tests/unit/lost.c: refused_renewals_are_told",
 }

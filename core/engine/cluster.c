@@ -32,12 +32,15 @@
 #define CLUSTER_DOWN "CLUSTERDOWN, by its CLUSTER SLOTS"
 #define CLUSTER_CURSOR_BITS 52 /* of a list's cursor: the server's; above: the member */
 #define CLUSTER_CIRCLE 4       /* redirects of a request before each pause */
+#define CLUSTER_OWED 64 /* nodes that are away and are kept for what is left on their connections */
+#define CLUSTER_DOWNS                                                                              \
+    (3000 * SNIB__MS) /* what a node says of a cluster that is down counts for so long */
 
 enum { CLUSTER_INFO = 1, CLUSTER_MAP = 2 }; /* queries */
 
 /* ---- members ---- */
 
-static bool cluster_is_spare(const struct snib__cluster *c, const struct snib__address *address)
+bool snib__cluster_is_spare(const struct snib__cluster *c, const struct snib__address *address)
 {
     for (uint32_t i = 0; i < c->spares_n; i++)
         if (snib__address_equal(&c->spare[i], address))
@@ -62,16 +65,29 @@ static bool cluster_is_owed(const struct snib__node *node)
     return owed;
 }
 
-/* An idle node, for reuse with another address. */
+static bool cluster_is_unused(const struct snib__cluster *c, const struct snib__member *member)
+{
+    return member->node->idle && member->slots == 0 && !member->told &&
+           !snib__cluster_is_spare(c, &member->node->address) && cluster_is_free(member->node);
+}
+
+/* An idle node, for reuse with another address; of many that are owed the one that has been away for the longest: addresses that
+ * never come back, as where each start gives a node another one, would be looked at for ever. */
 static uint16_t cluster_reuse(struct snib__cluster *c)
 {
     bool full = c->n == SNIB__MEMBERS_MAX;
-    for (uint32_t i = 1; i < c->n; i++)
-        if (c->member[i].node->idle && c->member[i].slots == 0 && !c->member[i].told &&
-            !cluster_is_spare(c, &c->member[i].node->address) &&
-            cluster_is_free(c->member[i].node) && (full || !cluster_is_owed(c->member[i].node)))
+    uint32_t owed = 0;
+    uint16_t oldest = 0;
+    for (uint32_t i = 1; i < c->n; i++) {
+        if (!cluster_is_unused(c, &c->member[i]))
+            continue;
+        if (!cluster_is_owed(c->member[i].node))
             return (uint16_t)i;
-    return 0;
+        owed++;
+        if (!oldest || c->member[i].node->down_since < c->member[oldest].node->down_since)
+            oldest = (uint16_t)i;
+    }
+    return full || owed > CLUSTER_OWED ? oldest : 0;
 }
 
 uint16_t snib__cluster_member(struct snib__engine *e, const struct snib__address *address)
@@ -228,6 +244,17 @@ static snib__time cluster_doubted(const struct snib__member *member)
                                              : node->down_since + CLUSTER_SILENCE;
 }
 
+bool snib__cluster_lives(const struct snib__member *member, snib__time now)
+{
+    return member->slots > 0 && !member->away && snib__node_ready(member->node) &&
+           cluster_doubted(member) > now;
+}
+
+bool snib__cluster_says_down(const struct snib__member *member, snib__time now)
+{
+    return member->downs_at && now < member->downs_at + CLUSTER_DOWNS;
+}
+
 static snib__time cluster_urgent(const struct snib__engine *e)
 {
     const struct snib__cluster *c = e->map;
@@ -260,6 +287,14 @@ static void cluster_question(struct snib__engine *e, struct snib__node *node, sn
     c->asked_at = now;
     snib__node_ask(e, node, CLUSTER_INFO, now);
     snib__node_ask(e, node, CLUSTER_MAP, now);
+}
+
+void snib__cluster_ask_it(struct snib__engine *e, struct snib__member *member, snib__time now)
+{
+    if (member->probed_at && now < member->probed_at + CLUSTER_CALM)
+        return;
+    member->probed_at = now;
+    cluster_question(e, member->node, now);
 }
 
 /* The next connected node that replies. */
@@ -381,9 +416,12 @@ static void cluster_answer(struct snib__engine *e, struct snib__node *node, uint
     const char *text = error || told ? snib__resp_text(e->resp, reply) : "";
     if (what == CLUSTER_INFO) {
         const char *epoch = told ? strstr(text, "cluster_current_epoch:") : NULL;
+        struct snib__member *member = &c->member[cluster_number(c, node)];
         /* a node that was reset says 0, and may have got slots of its own */
-        c->member[cluster_number(c, node)].epoch =
+        member->epoch =
             epoch ? strtoull(epoch + strlen("cluster_current_epoch:"), NULL, 10) + 1 : 0;
+        if (told && strstr(text, "cluster_state:fail"))
+            member->downs_at = now;
         return;
     }
     if (error) {
@@ -569,6 +607,13 @@ static bool cluster_moved(struct snib__engine *e, struct snib__link *link,
     return cluster_go_on(e, c->member[member].node, request, text, n, now);
 }
 
+static void cluster_said_down(struct snib__engine *e, const struct snib__node *node, snib__time now)
+{
+    struct snib__cluster *c = e->map;
+    snib__map_doubt(c, node);
+    c->member[cluster_number(c, node)].downs_at = now;
+}
+
 static bool cluster_redirected(struct snib__engine *e, struct snib__link *link,
                                struct snib__request *request, const char *text, uint32_t n,
                                snib__time now)
@@ -581,7 +626,7 @@ static bool cluster_redirected(struct snib__engine *e, struct snib__link *link,
     if (snib__request_own(request)) /* of this server, not of a name */
         return false;
     if (down)
-        snib__map_doubt(e->map, link->node);
+        cluster_said_down(e, link->node, now);
     if (moved)
         return cluster_moved(e, link, request, text, n, now);
     if (!again && !down && !moving && !broken)
@@ -642,7 +687,7 @@ static void cluster_leave(struct snib__engine *e, const struct snib__member *mem
     const struct snib__cluster *c = e->map;
     struct snib__node *node = member->node;
     if (!node->idle || now < member->named_at + CLUSTER_CALM ||
-        cluster_is_spare(c, &node->address) || snib__node_oldest(node) != SNIB__NEVER ||
+        snib__cluster_is_spare(c, &node->address) || snib__node_oldest(node) != SNIB__NEVER ||
         snib__durable_since(node) != SNIB__NEVER || node->links[SNIB__PUBSUB].owed > 0)
         return;
     snib__lane_close_all(e, node, SNIB_OK, now);

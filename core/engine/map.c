@@ -9,6 +9,11 @@
  *              cluster may be created anew; and slot by slot, except slots for which a MOVED has
  *              said otherwise within the last 3 s, unless that node says now that the cluster is down
  *
+ * A map does not take slots from another node that answers and that it leaves out: after a failover or a resharding a living
+ * master is named, unless it has none left, and then its own map says so, or it is cut off, and then it says that the cluster is
+ * down.  If a map names none of the known nodes, its sender has joined another cluster, and nothing in it is believed while a
+ * master answers that it leaves out.
+ *
  * So a node that lags behind cannot undo what is known; if a map was wrong all the same, the next
  * MOVED corrects it.  Slots that no map names belong to member 0, a node without an address.
  */
@@ -85,7 +90,7 @@ void snib__map_told(struct snib__engine *e, uint16_t slot, uint16_t member, snib
     else
         map_suppose(c, slot, before, member);
     snib__slot_move(e, slot, node, &moved, now);
-    snib__slot_moved(e, moved, now);
+    snib__slot_moved(e, slot, moved, now);
     /* A query in flight is redirected like this one: between nodes that redirect everything to each
      * other, each reply would otherwise add one more. */
     snib__slot_confirm(e, slot, false, now);
@@ -152,11 +157,14 @@ static bool map_address(const struct snib__engine *e, const struct snib__node *f
 
 static void map_note_spare(struct snib__cluster *c, const struct snib__address *address)
 {
-    for (uint32_t i = 0; i < c->spares_n; i++)
-        if (snib__address_equal(&c->spare[i], address))
-            return;
-    if (c->spares_n < SNIB__SPARES_MAX)
+    if (!snib__cluster_is_spare(c, address) && c->spares_n < SNIB__SPARES_MAX)
         c->spare[c->spares_n++] = *address;
+}
+
+static void map_note_named(struct snib__cluster *c, const struct snib__address *address)
+{
+    for (uint32_t i = 1; i < c->n; i++)
+        c->member[i].named |= snib__address_equal(&c->member[i].node->address, address);
 }
 
 /* Read [from, to, master, replica...] into the draft, without the replicas.  False: it has another form, more slots than are
@@ -183,19 +191,19 @@ static bool map_range(struct snib__engine *e, const struct snib__node *from,
     return true;
 }
 
-/* The replicas of a map that has been read. */
-static void map_spares(struct snib__engine *e, const struct snib__node *from,
-                       const struct snib__value *reply, uint32_t n)
+/* Each replica of a map that has been read. */
+static void map_replicas(struct snib__engine *e, const struct snib__node *from,
+                         const struct snib__value *reply, uint32_t n,
+                         void (*note)(struct snib__cluster *, const struct snib__address *))
 {
     struct snib__cluster *c = e->map;
     struct snib__address address;
-    c->spares_n = 0;
     for (uint32_t i = 0, at = 1; i < reply->count; i++) {
         uint32_t nodes = reply[at].count - 2, node = at + 3;
         for (uint32_t k = 1; k < nodes; k++) {
             node = map_skip(reply, n, node);
             if (map_address(e, from, reply, n, node, &address))
-                map_note_spare(c, &address);
+                note(c, &address);
         }
         at = map_skip(reply, n, node);
     }
@@ -227,6 +235,92 @@ static bool map_read(struct snib__engine *e, const struct snib__node *from,
     return true;
 }
 
+/* Which masters answer and are left out of a map that has been read, other than its sender. */
+static void map_omits(struct snib__engine *e, const struct snib__node *from,
+                      const struct snib__value *reply, uint32_t n, snib__time now)
+{
+    struct snib__cluster *c = e->map;
+    bool any = false;
+    for (uint32_t i = 1; i < c->n; i++) {
+        struct snib__member *one = &c->member[i];
+        one->named = one->told;
+        one->omitted = !one->told && one->node != from && snib__cluster_lives(one, now);
+        any |= one->omitted;
+    }
+    if (!any) /* as a rule */
+        return;
+    map_replicas(e, from, reply, n, map_note_named);
+    for (uint32_t i = 1; i < c->n; i++) {
+        c->member[i].omitted = c->member[i].omitted && !c->member[i].named;
+        if (c->member[i].omitted)
+            snib__cluster_ask_it(e, &c->member[i], now);
+    }
+}
+
+/* It names no node that is known from maps that were believed, and leaves out one that answers; and its sender has sent no
+ * such map, or is another process since.  Masters that are other processes since do not count: their addresses may belong to
+ * another cluster's nodes by now. */
+static bool map_is_strange(const struct snib__cluster *c, const struct snib__node *from)
+{
+    bool omits = false;
+    for (uint32_t i = 1; i < c->n; i++) {
+        const struct snib__member *one = &c->member[i];
+        bool proven = one->kin == one->node->identity + 1;
+        if (proven && (one->node == from || (one->named && one->slots > 0)))
+            return false;
+        if (one->named && snib__cluster_is_spare(c, &one->node->address))
+            return false;
+        omits |= one->omitted;
+    }
+    return omits;
+}
+
+/* A master that is cut off says that the cluster is down, and another one may have its slots. */
+static void map_let_go(struct snib__cluster *c, snib__time now)
+{
+    for (uint32_t i = 1; i < c->n; i++)
+        if (snib__cluster_says_down(&c->member[i], now))
+            c->member[i].omitted = false;
+}
+
+static void map_estrange(struct snib__engine *e, const struct snib__node *from)
+{
+    struct snib__cluster *c = e->map;
+    c->wanted = true;
+    map_refused(c);
+    if (!c->told_strange)
+        snib__engine_log(e, SNIB_LOG_WARNING,
+                         "%s belongs to another cluster: its map is not believed",
+                         snib__node_where(e, from));
+    c->told_strange = true;
+}
+
+/* A map has been believed. */
+static void map_note_kin(struct snib__cluster *c, const struct snib__node *from)
+{
+    for (uint32_t i = 1; i < c->n; i++) {
+        struct snib__member *one = &c->member[i];
+        if (one->told && one->slots > 0 && !one->mapped) {
+            one->mapped = true;
+            one->kin = one->node->identity + 1;
+        }
+        if (one->node == from) {
+            one->kin = one->told ? from->identity + 1 : one->kin;
+            one->away = !one->told;
+        }
+    }
+}
+
+/* It was reset, or has never been part of a cluster. */
+static void map_note_none(struct snib__cluster *c, const struct snib__node *from)
+{
+    for (uint32_t i = 1; i < c->n; i++)
+        if (c->member[i].node == from) {
+            c->member[i].away = true;
+            c->member[i].kin = 0;
+        }
+}
+
 /* A map older than one already known. */
 static bool map_is_old(const struct snib__cluster *c, uint64_t epoch, snib__time now)
 {
@@ -249,11 +343,17 @@ static void map_depose(struct snib__cluster *c, uint32_t i, uint16_t heir, snib_
     }
 }
 
+/* Whether a slot stays with its owner although the map does not say so. */
+static bool map_stays(const struct snib__cluster *c, uint32_t slot, snib__time now)
+{
+    return c->member[c->owner[slot]].omitted || map_is_recent(c, (uint16_t)slot, now);
+}
+
 /* How many slots each member keeps: those for which the map says so, or is not believed. */
 static void map_keep(const struct snib__cluster *c, uint16_t *keeps, snib__time now)
 {
     for (uint32_t slot = 0; slot < SNIB__SLOTS; slot++)
-        if (c->draft[slot] == c->owner[slot] || map_is_recent(c, (uint16_t)slot, now))
+        if (c->draft[slot] == c->owner[slot] || map_stays(c, slot, now))
             keeps[c->owner[slot]]++;
 }
 
@@ -280,9 +380,11 @@ static void map_apply(struct snib__engine *e, snib__time now)
         uint16_t to = c->draft[slot];
         if (to == c->owner[slot])
             continue;
-        if (map_is_recent(c, (uint16_t)slot, now)) {
+        if (map_stays(c, slot, now)) {
             c->wanted =
                 true; /* that node has not heard of it, nor of what else has happened then */
+            if (c->member[c->owner[slot]].omitted)
+                continue;
             kept[c->owner[slot]]++;
             last[c->owner[slot]] = (uint16_t)slot;
             continue;
@@ -303,7 +405,7 @@ static void map_apply(struct snib__engine *e, snib__time now)
             map_suppose(c, last[i], (uint16_t)i, c->draft[last[i]]);
     if (!changed)
         return;
-    snib__slot_moved(e, moved, now);
+    snib__slot_moved(e, -1, moved, now);
     for (uint32_t slot = 0; slot < SNIB__SLOTS; slot++)
         if (touched[slot / 8] & 1u << slot % 8)
             snib__slot_confirm(e, (uint16_t)slot, true, now);
@@ -315,10 +417,20 @@ void snib__map_answer(struct snib__engine *e, struct snib__node *from, uint64_t 
                       const struct snib__value *reply, uint32_t n, snib__time now)
 {
     struct snib__cluster *c = e->map;
+    if (reply->type == SNIB__RESP_ARRAY && reply->count == 0)
+        map_note_none(c, from);
     if (map_is_old(c, epoch, now) || !map_read(e, from, reply, n))
         return;
+    const bool nothing = reply->count == 0 && c->known;
+    if (!nothing)
+        map_omits(e, from, reply, n, now);
+    if (!nothing && map_is_strange(c, from)) {
+        map_estrange(e, from);
+        return;
+    }
+    map_let_go(c, now);
     c->trouble = c->wanted = false;
-    if (reply->count == 0 && c->known)
+    if (nothing)
         return; /* a node that does not know the cluster yet, or no longer */
     c->known = c->known || reply->count > 0;
     if (epoch > c->epoch) /* a server took over from another: the queries have helped */
@@ -327,6 +439,8 @@ void snib__map_answer(struct snib__engine *e, struct snib__node *from, uint64_t 
         c->epoch = epoch;
         c->epoch_at = now;
     }
-    map_spares(e, from, reply, n);
+    c->spares_n = 0;
+    map_replicas(e, from, reply, n, map_note_spare);
     map_apply(e, now);
+    map_note_kin(c, from);
 }

@@ -90,7 +90,8 @@ static void move_ask(struct snib__engine *e, struct snib__gate *gate, bool anew,
     }
 }
 
-void snib__slot_moved(struct snib__engine *e, struct snib__hold *moved, snib__time now)
+void snib__slot_moved(struct snib__engine *e, int32_t slot, struct snib__hold *moved,
+                      snib__time now)
 {
     moved = move_sort(moved);
     while (moved) {
@@ -104,7 +105,8 @@ void snib__slot_moved(struct snib__engine *e, struct snib__hold *moved, snib__ti
     }
     for (struct snib__op *op = e->live, *next; op; op = next) {
         next = op->live_next;
-        snib__op_arm(e, op);
+        if (slot < 0 || !op->gate || op->gate->slot == slot)
+            snib__op_arm(e, op);
     }
     snib__given_redo(e, now);
 }

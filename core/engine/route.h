@@ -71,7 +71,8 @@ int snib__node_ask(struct snib__engine *e, struct snib__node *node, uint64_t wha
  *               about, perhaps at another server */
 void snib__slot_move(struct snib__engine *e, uint16_t slot, struct snib__node *node,
                      struct snib__hold **moved, snib__time now);
-void snib__slot_moved(struct snib__engine *e, struct snib__hold *moved, snib__time now);
+void snib__slot_moved(struct snib__engine *e, int32_t slot, struct snib__hold *moved,
+                      snib__time now);
 void snib__slot_confirm(struct snib__engine *e, uint16_t slot, bool anew, snib__time now);
 /* Resend requests that wait for a node whose gates have moved. */
 void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__time now);

@@ -410,6 +410,7 @@ def test_one_of_several_connections_is_lost(server: Server, log: Records) -> Non
 
 # The test of each record that begins so: one here, or, where it takes more than a server, one of another file.
 TRIED = {
+    "%s belongs to another cluster": "tests/unit/outages.c: seed_that_is_in_another_cluster",
     "%s does not answer TIME": "test_a_time_that_is_refused",
     "%s has replicated from another server meanwhile": "test_other_data",
     "%s may evict locks when memory is short": "test_a_server_that_evicts",

@@ -352,6 +352,11 @@ static void answers_are_awaited_before_a_node_is_left(void **state)
     held(engine, "{bar}1");
     held(engine, "{foo}1");
     struct snib__node *old = engine->route->serves(engine, "bar", 3);
+    peers[0].says =
+        "CLUSTERDOWN The cluster is down"; /* otherwise no other node's map takes its slots from it */
+    peers[0].times = 1;
+    acquire(engine, gate(engine, SNIB_MUTEX, "{bar}3"), 0);
+    serve(engine);
     peers[0].silent = true;
     struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "{bar}2"), 0);
     common_epoch++;
@@ -367,6 +372,31 @@ static void answers_are_awaited_before_a_node_is_left(void **state)
     pass(engine, now + 20 * SNIB__MS);
     assert_true(op->done && op->code == SNIB_OK);
     assert_int_equal(old->links[SNIB__COMMAND].conn.state, SNIB__CONN_DOWN);
+    snib__engine_free(engine);
+}
+
+/* Where each start gives a node another address, those that never come back are forgotten, also if requests were left on their
+ * connections: only the last of them are kept for that. */
+static void addresses_that_never_come_back(void **state)
+{
+    (void)state;
+    char host[24];
+    struct snib__address address;
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    held(engine, "m");
+    struct snib__cluster *c = engine->map;
+    for (int i = 0; i < 500; i++) {
+        int n = sprintf(host, "10.0.%d.%d", i / 250, i % 250);
+        assert_true(snib__address_host(&address, host, (size_t)n, 6379, false));
+        struct snib__member *member = &c->member[snib__cluster_member(engine, &address)];
+        assert_string_equal(member->node->address.host, host);
+        member->node->idle = true;
+        member->node->links[SNIB__COMMAND].conn.left = true;
+        member->node->down_since = START + (unsigned)i;
+    }
+    assert_in_range(c->n, 64, 80);
+    for (uint32_t i = 3; i < c->n; i++) /* the oldest have made room */
+        assert_true(c->member[i].node->down_since > START + 400);
     snib__engine_free(engine);
 }
 
@@ -661,6 +691,7 @@ int main(void)
         cmocka_unit_test(node_that_has_gone_is_left),
         cmocka_unit_test(node_is_owed_an_end),
         cmocka_unit_test(answers_are_awaited_before_a_node_is_left),
+        cmocka_unit_test(addresses_that_never_come_back),
         cmocka_unit_test(members_are_told_apart),
         cmocka_unit_test(moved_brings_a_node_back),
         cmocka_unit_test(empty_map_takes_nothing),

@@ -47,6 +47,7 @@ static void depose(struct snib__engine *engine)
 {
     common_epoch++;
     map_of(common, "b:0-16383");
+    said_down(engine, 'a');
     peers[1].says = "CLUSTERDOWN The cluster is down";
     peers[1].times = 1;
     acquire(engine, gate(engine, SNIB_MUTEX, "{foo}2"), 0);
@@ -260,6 +261,7 @@ static void durable_link_of_a_deposed_node_is_left(void **state)
     serve(engine);
     common_epoch++;
     map_of(common, "a:0-8191 c:8192-16383");
+    said_down(engine, 'b');
     snib__node_ask(engine, engine->route->serves(engine, "bar", 3), 2, now);
     serve(engine);
     assert_int_equal(served_by(engine, "foo"), 'c');

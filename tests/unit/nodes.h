@@ -17,6 +17,7 @@ struct peer {
     int run;       /* counts its restarts, after which it is another server */
     bool down;
     bool single; /* not a node of a cluster */
+    bool cut;    /* it says that the cluster is down, but not to scripts */
     bool alone;  /* it has no replica */
     bool hangs;  /* connecting to it hangs */
     bool silent; /* it holds all replies back */
@@ -139,7 +140,7 @@ static inline void peer_says(struct peer *one, char words[WORDS][96], char *out)
         sprintf(out, "-%s\r\n", one->own_says);
     } else if (strcmp(words[0], "CLUSTER") == 0 && strcmp(words[1], "INFO") == 0) {
         one->probed++;
-        sprintf(text, "cluster_current_epoch:%d\r\n",
+        sprintf(text, "cluster_state:%s\r\ncluster_current_epoch:%d\r\n", one->cut ? "fail" : "ok",
                 one->epoch < 0 ? 0
                 : one->epoch   ? one->epoch
                                : common_epoch);
@@ -306,6 +307,15 @@ static inline char served_by(struct snib__engine *engine, const char *name)
 {
     const struct snib__node *node = engine->route->serves(engine, name, strlen(name));
     return node->addressed ? node->address.host[0] : '-';
+}
+
+/* The node has just said that the cluster is down: another node's map may take its slots, although it answers. */
+static inline void said_down(struct snib__engine *engine, char host)
+{
+    struct snib__cluster *c = engine->map;
+    for (uint32_t i = 1; i < c->n; i++)
+        if (c->member[i].node->address.host[0] == host)
+            c->member[i].downs_at = now;
 }
 
 static inline void moved(char out[64], const char *name, char host)

@@ -477,6 +477,189 @@ static void patience_does_not_end_with_the_move(void **state)
     }
 }
 
+/* ---- Another cluster ------------------------------------------------------------------------------------- */
+
+static int strangers_told(struct snib__engine *engine)
+{
+    int told = 0;
+    int32_t level;
+    for (const char *text; (text = snib__engine_take_log(engine, &level));)
+        told += level == SNIB_LOG_WARNING && strstr(text, ":6379 belongs to another cluster");
+    return told;
+}
+
+/* A seed of the URL has left the cluster, and the one that it is in now has a higher epoch.  It is asked for its map while a
+ * master is away; the others keep their slots, and that one, too. */
+static void seed_that_is_in_another_cluster(void **state)
+{
+    (void)state;
+    for (int all = 0; all < 2; all++) { /* say that the cluster is down meanwhile */
+        struct snib__engine *engine = begin_cluster("c:0-8191 d:8192-16383");
+        snib__engine_log_level(engine, SNIB_LOG_WARNING);
+        struct snib__hold *bar = held(engine, "bar"), *foo = held(engine, "foo");
+        pass(engine, now + 20 * SECOND);
+        peers[1].run = 7;
+        map_of(peers[1].map, "e:0-16383");
+        peers[1].epoch = peers[4].epoch = 50;
+        map_of(peers[4].map, "e:0-16383");
+        peers[4].says = "*2\r\n:1\r\n:0";
+        peers[4].times = -1;
+        pass(engine, now + 60 * SECOND);
+        const int asked = peers[1].asked;
+        crash(engine, 'c');
+        peers[3].cut = all;
+        pass(engine, now + 4 * SECOND);
+        assert_true(peers[1].asked > asked);
+        peers[2].down = peers[3].cut = false;
+        pass(engine, now + 60 * SECOND);
+        assert_int_equal(served_by(engine, "bar"), 'c');
+        assert_int_equal(served_by(engine, "foo"), 'd');
+        assert_int_equal(snib__hold_state(engine, bar, now), SNIB_HOLD_VALID);
+        assert_int_equal(snib__hold_state(engine, foo, now), SNIB_HOLD_VALID);
+        assert_int_equal(peers[4].scripts, 0);
+        assert_int_equal(strangers_told(engine), 1);
+        /* the cluster's own maps count */
+        common_epoch++;
+        map_of(common, "c:0-8191 f:8192-16383");
+        pass(engine, now + 11 * SECOND);
+        assert_int_equal(served_by(engine, "foo"), 'f');
+        snib__engine_free(engine);
+    }
+}
+
+/* The address of a master belongs to another cluster's, which redirects to its own nodes, or serves slots itself: what other
+ * masters serve stays there. */
+static void address_that_is_in_another_cluster(void **state)
+{
+    (void)state;
+    static const char *const maps[] = {"e:0-16383", "b:0-8191 e:8192-16383", "b:0-16383"};
+    for (size_t i = 0; i < COUNT(maps); i++)
+        for (int redirects = 0; redirects < 2; redirects++) {
+            char text[64];
+            struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+            snib__engine_log_level(engine, SNIB_LOG_WARNING);
+            struct snib__hold *bar = held(engine, "bar");
+            held(engine, "foo");
+            crash(engine, 'b');
+            pass(engine, now + SECOND);
+            moved(text, "foo", 'e');
+            peers[1].down = false;
+            peers[1].run = 7;
+            peers[1].epoch = peers[4].epoch = 50;
+            map_of(peers[1].map, maps[i]);
+            map_of(peers[4].map, maps[i]);
+            peers[1].says = redirects ? text : NULL;
+            peers[1].times = -1;
+            pass(engine, now + 15 * SECOND);
+            assert_int_equal(served_by(engine, "bar"), 'a');
+            assert_int_equal(strangers_told(engine), 1);
+            const int asked = peers[0].asked;
+            pass(engine, now + 300 * SECOND);
+            assert_in_range(peers[0].asked - asked, 10, 1000);
+            assert_int_equal(served_by(engine, "bar"), 'a');
+            assert_int_equal(snib__hold_state(engine, bar, now), SNIB_HOLD_VALID);
+            assert_int_equal(strangers_told(engine), 0);
+            snib__engine_free(engine);
+        }
+}
+
+/* A known node has joined another cluster without being restarted, and its map gives all slots away. */
+static void what_answers_keeps_its_slots(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    struct snib__hold *bar = held(engine, "bar");
+    held(engine, "foo");
+    map_of(peers[1].map, "b:0-16383");
+    peers[1].epoch = 50;
+    pass(engine, now + 60 * SECOND);
+    assert_int_equal(served_by(engine, "bar"), 'a');
+    assert_int_equal(snib__hold_state(engine, bar, now), SNIB_HOLD_VALID);
+    snib__engine_free(engine);
+}
+
+/* The cluster was set up anew with other nodes, of which a seed is told; its former ones were reset, or are gone. */
+static void cluster_that_was_made_anew(void **state)
+{
+    (void)state;
+    for (int gone = 0; gone < 2; gone++) {
+        struct snib__engine *engine = begin_cluster("c:0-8191 d:8192-16383");
+        snib__engine_log_level(engine, SNIB_LOG_WARNING);
+        held(engine, "bar");
+        held(engine, "foo");
+        pass(engine, now + 20 * SECOND);
+        for (int i = 2; i < 4; i++) {
+            map_of(peers[i].map, "");
+            peers[i].epoch = -1;
+            peers[i].says = "CLUSTERDOWN Hash slot not served";
+            peers[i].times = -1;
+        }
+        if (gone) {
+            crash(engine, 'c');
+            crash(engine, 'd');
+        }
+        common_epoch = 1;
+        map_of(common, "e:0-16383");
+        pass(engine, now + 30 * SECOND);
+        assert_int_equal(served_by(engine, "bar"), 'e');
+        assert_int_equal(served_by(engine, "foo"), 'e');
+        struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "{bar}2"), 0);
+        pass(engine, now + SECOND);
+        assert_true(op->done && op->code == SNIB_OK);
+        snib__engine_free(engine);
+    }
+}
+
+/* A master that answers this client and no other node: another one has its slots, and it says that the cluster is down.  Nothing
+ * is asked of it meanwhile. */
+static void master_that_is_cut_off_is_left(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    engine->config.lease = 120 * SECOND;
+    held(engine, "bar");
+    held(engine, "foo");
+    map_of(peers[1].map, "a:0-8191 b:8192-16383");
+    peers[1].epoch = 5;
+    peers[1].cut = true;
+    common_epoch = 6;
+    map_of(common, "a:0-8191 c:8192-16383");
+    const snib__time limit = now + 25 * SECOND;
+    const int scripts = peers[1].scripts;
+    while (served_by(engine, "foo") == 'b' && now < limit)
+        pass(engine, now + 10 * SNIB__MS);
+    assert_int_equal(peers[1].scripts, scripts);
+    assert_int_equal(served_by(engine, "foo"), 'c');
+    snib__engine_free(engine);
+}
+
+/* Idle for long, while all nodes were replaced by resharding: the first that is asked leads to the others. */
+static void all_masters_were_replaced_meanwhile(void **state)
+{
+    (void)state;
+    char text[64];
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    int32_t code;
+    struct snib__hold *bar = held(engine, "bar"), *foo = held(engine, "foo");
+    snib__engine_release(engine, bar, now, &code);
+    snib__engine_release(engine, foo, now, &code);
+    pass(engine, now + 3600 * SECOND);
+    while (snib__engine_take_done(engine))
+        continue;
+    moved(text, "bar", 'c');
+    peers[0].says = text;
+    peers[0].times = -1;
+    common_epoch = 9;
+    map_of(common, "c:0-8191 d:8192-16383");
+    held(engine, "bar");
+    const snib__time limit = now + 12 * SECOND;
+    while (served_by(engine, "foo") != 'd' && now < limit)
+        pass(engine, now + 10 * SNIB__MS);
+    assert_int_equal(served_by(engine, "bar"), 'c');
+    assert_int_equal(served_by(engine, "foo"), 'd');
+    snib__engine_free(engine);
+}
+
 /* ---- Requests that are paused ---------------------------------------------------------------------------- */
 
 /* A try that may have worked, and whose caller leaves before or after the error, is undone and not repeated. */
@@ -543,6 +726,12 @@ int main(void)
         cmocka_unit_test(patience_is_with_the_present_server),
         cmocka_unit_test(patience_begins_with_the_move),
         cmocka_unit_test(patience_does_not_end_with_the_move),
+        cmocka_unit_test(seed_that_is_in_another_cluster),
+        cmocka_unit_test(address_that_is_in_another_cluster),
+        cmocka_unit_test(what_answers_keeps_its_slots),
+        cmocka_unit_test(cluster_that_was_made_anew),
+        cmocka_unit_test(master_that_is_cut_off_is_left),
+        cmocka_unit_test(all_masters_were_replaced_meanwhile),
         cmocka_unit_test(paused_try_that_is_cancelled),
         cmocka_unit_test(refused_release_ends_with_its_lease),
     };
