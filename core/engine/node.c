@@ -647,6 +647,12 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
         struct snib__conn *first = &node->links[SNIB__COMMAND].conn;
         /* a proxy supports less, or the user may not: use the script */
         first->delifeq = first->delex = conn->delifeq = conn->delex = false;
+        if (request->kind ==
+            SNIB__REQ_RELEASE) { /* its gate's node decides, which sends here what has gone ahead */
+            const struct snib__hold *hold = request->subject;
+            first = &hold->gate->node->links[SNIB__COMMAND].conn;
+            first->delifeq = first->delex = false;
+        }
         if (snib__link_write(e, link, request, now) == 0)
             return;
     }

@@ -2,8 +2,8 @@
  *
  * The reason is that a slot is migrating (TRYAGAIN), that the cluster has lost a master
  * (CLUSTERDOWN), or that nodes redirect a request in a circle.  The pauses of a request grow to a
- * sixth of a second and have jitter, and where there are thousands of them to more, so that a cluster that
- * comes up is not kept busy by those that wait for it.  An operation is as patient with this as with a server that
+ * sixth of a second and have jitter, and where a node has thousands of them to more, so that a cluster that
+ * comes up is not kept busy by those that wait for it; but a renewal is repeated several times before its lease ends.  An operation is as patient with this as with a server that
  * cannot be reached; a release continues until its lease has certainly ended, a renewal as long as
  * there are holds in it.
  */
@@ -16,12 +16,43 @@
 #define PAUSE_EACH                                                                                 \
     (SNIB__MS / 4) /* for each that is paused: some thousands are resent in a second */
 
-static snib__time pause_length(struct snib__engine *e, const struct snib__request *request)
+#define PAUSE_SHARE 4 /* a renewal's pause is at most this part of what is left of its lease */
+
+/* The node of the name that the request is for. */
+static struct snib__node *pause_node(const struct snib__request *request)
+{
+    if (request->kind == SNIB__REQ_RENEW)
+        return ((struct snib__batch *)request->subject)->node;
+    if (request->kind == SNIB__REQ_ASK)
+        return snib__op_node(request->subject);
+    return ((struct snib__hold *)request->subject)->gate->node;
+}
+
+/* The longest pause of a renewal: the cursor of its list has passed its holds, so nothing else renews them in time. */
+static snib__time pause_most(const struct snib__request *request, snib__time now)
+{
+    const struct snib__batch *batch = request->subject;
+    snib__time first = SNIB__NEVER;
+    for (uint32_t i = 0; request->kind == SNIB__REQ_RENEW && i < batch->n; i++) {
+        const struct snib__hold *hold = batch->of[i].hold;
+        if (hold->number == batch->of[i].number && hold->deadline < first)
+            first = hold->deadline;
+    }
+    if (first == SNIB__NEVER)
+        return first;
+    snib__time share = first > now ? (first - now) / PAUSE_SHARE : 0;
+    return share > PAUSE_MIN ? share : PAUSE_MIN;
+}
+
+static snib__time pause_length(struct snib__engine *e, const struct snib__request *request,
+                               const struct snib__node *node, snib__time now)
 {
     snib__time most =
         PAUSE_MIN << (request->pauses < PAUSE_DOUBLINGS ? request->pauses : PAUSE_DOUBLINGS);
-    if (most < e->paused_n * PAUSE_EACH)
-        most = e->paused_n * PAUSE_EACH;
+    if (most < node->paused_n * PAUSE_EACH)
+        most = node->paused_n * PAUSE_EACH;
+    snib__time share = pause_most(request, now);
+    most = most < share ? most : share;
     return most / 2 + snib__engine_random(e, most / 2);
 }
 
@@ -94,6 +125,35 @@ static void pause_note(struct snib__engine *e, const struct snib__request *reque
     pause_mark(e, op, &refusal);
 }
 
+/* ---- the heap ---- */
+
+/* Find the place of one, from a free place on. */
+static void pause_settle(struct snib__engine *e, uint32_t i, const struct snib__paused *one)
+{
+    struct snib__paused *heap = e->paused;
+    while (i > 0 && heap[(i - 1) / 2].until > one->until) {
+        heap[i] = heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    for (uint32_t child; (child = 2 * i + 1) < e->paused_n; i = child) {
+        child += child + 1 < e->paused_n && heap[child + 1].until < heap[child].until;
+        if (heap[child].until >= one->until)
+            break;
+        heap[i] = heap[child];
+    }
+    heap[i] = *one;
+}
+
+static void pause_remove(struct snib__engine *e, uint32_t i)
+{
+    e->paused[i].node->paused_n--;
+    struct snib__paused last = e->paused[--e->paused_n];
+    if (i < e->paused_n)
+        pause_settle(e, i, &last);
+}
+
+/* ---- */
+
 int snib__pause(struct snib__engine *e, const struct snib__request *request, const char *text,
                 uint32_t n, snib__time now)
 {
@@ -105,13 +165,14 @@ int snib__pause(struct snib__engine *e, const struct snib__request *request, con
         e->paused = paused;
         e->paused_cap = cap;
     }
-    struct snib__paused *paused = &e->paused[e->paused_n++];
-    paused->request = *request;
-    paused->until = now + pause_length(e, request);
-    paused->request.redirects = 0;
-    paused->request.asking = false;
-    if (paused->request.pauses < UINT8_MAX)
-        paused->request.pauses++;
+    struct snib__paused paused = {.request = *request, .node = pause_node(request)};
+    paused.node->paused_n++;
+    paused.until = now + pause_length(e, request, paused.node, now);
+    paused.request.redirects = 0;
+    paused.request.asking = false;
+    if (paused.request.pauses < UINT8_MAX)
+        paused.request.pauses++;
+    pause_settle(e, e->paused_n++, &paused);
     pause_note(e, request, text, n, now);
     return 0;
 }
@@ -128,7 +189,7 @@ bool snib__pause_drop(struct snib__engine *e, const void *subject)
 {
     for (uint32_t i = 0; i < e->paused_n; i++)
         if (e->paused[i].request.subject == subject) {
-            e->paused[i] = e->paused[--e->paused_n];
+            pause_remove(e, i);
             return true;
         }
     return false;
@@ -150,28 +211,17 @@ static void pause_over(struct snib__engine *e, struct snib__request *request, sn
         snib__node_again(e, request, now);
 }
 
+/* What is paused again meanwhile is due later. */
 void snib__pause_tick(struct snib__engine *e, snib__time now)
 {
-    uint32_t n = e->paused_n; /* requests paused again meanwhile are handled the next time */
-    for (uint32_t i = 0; i < n;) {
-        struct snib__request request = e->paused[i].request;
-        if (e->paused[i].until > now) {
-            i++;
-            continue;
-        }
-        n--;
-        e->paused[i] = e->paused[n];
-        e->paused[n] = e->paused[--e->paused_n];
+    while (e->paused_n > 0 && e->paused[0].until <= now) {
+        struct snib__request request = e->paused[0].request;
+        pause_remove(e, 0);
         pause_over(e, &request, now);
-        /* an operation that gave up took other requests with it */
-        n = n < e->paused_n ? n : e->paused_n;
     }
 }
 
 snib__time snib__pause_deadline(const struct snib__engine *e)
 {
-    snib__time next = SNIB__NEVER;
-    for (uint32_t i = 0; i < e->paused_n; i++)
-        next = e->paused[i].until < next ? e->paused[i].until : next;
-    return next;
+    return e->paused_n > 0 ? e->paused[0].until : SNIB__NEVER;
 }

@@ -310,12 +310,14 @@ struct snib__node { /* one server */
     char run_id[48];
     uint64_t history; /* of the data there, see conn.h */
     struct snib__renewals renewals[SNIB__KINDS];
-    uint32_t renewed; /* a bit for each of these lists that is not empty */
+    uint32_t renewed;  /* a bit for each of these lists that is not empty */
+    uint32_t paused_n; /* requests for its names that are paused */
 };
 
 /* pause.c */
 struct snib__paused {
     struct snib__request request;
+    struct snib__node *node; /* of the name then; it is counted there */
     snib__time until;
 };
 
@@ -351,10 +353,10 @@ struct snib__engine {
     snib_client_stats_data stats;
     struct snib__gate **gates;
     uint32_t gates_n, gates_cap;
-    uint8_t publish;           /* enum snib__publish: how releases are published */
-    bool publishes;            /* ... and whether that is decided */
-    struct snib__gate **slots; /* in a cluster: the gates of each slot */
-    struct snib__paused *paused;
+    uint8_t publish;             /* enum snib__publish: how releases are published */
+    bool publishes;              /* ... and whether that is decided */
+    struct snib__gate **slots;   /* in a cluster: the gates of each slot */
+    struct snib__paused *paused; /* a heap: the first is due first */
     uint32_t paused_n, paused_cap;
     struct snib__given *given; /* given.c; NULL: none yet */
     uint32_t given_next, given_size;

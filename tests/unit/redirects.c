@@ -109,6 +109,38 @@ static void refusals_are_endured(void **state)
         }
 }
 
+/* The source has a command that releases a plain lock, and sends it on to a target that refuses it: the script is sent. */
+static void release_that_is_refused_where_it_is_sent_on(void **state)
+{
+    (void)state;
+    static const char *const refusals[] = {
+        "NOPERM this user has no permissions to run the 'delifeq' command",
+        "ERR unknown command 'DELIFEQ'"};
+    for (size_t i = 0; i < COUNT(refusals); i++) {
+        char text[64];
+        int32_t code;
+        struct snib__engine *engine = begin_cluster("a:0-16383");
+        sprintf(text, "ASK %d b:6379", snib__slot("m", 1));
+        peers[0].says = text;
+        peers[0].times = 2;
+        held(engine, "m"); /* b is connected */
+        struct snib__op *op = acquire(engine, gate(engine, SNIB_PLAIN, "{m}p"), 0);
+        serve(engine);
+        struct snib__hold *hold = acquired(engine, op);
+        hold->gate->node->links[SNIB__COMMAND].conn.delifeq = true;
+        peers[0].own = peers[1].own = "DELIFEQ";
+        peers[0].own_says = text;
+        peers[1].own_says = refusals[i];
+        peers[1].asked = 0;
+        peers[0].times = 1;
+        op = snib__engine_release(engine, hold, now, &code);
+        serve(engine);
+        assert_int_equal(peers[1].asked, 1);
+        assert_true(op->done && op->code == SNIB_OK);
+        snib__engine_free(engine);
+    }
+}
+
 /* However many wait for a cluster that is down, it is asked some thousand times in a second, and serves all soon after it
  * is up. */
 static void many_that_wait_are_no_storm(void **state)
@@ -131,6 +163,57 @@ static void many_that_wait_are_no_storm(void **state)
     pass(engine, now + SECOND);
     for (size_t i = 0; i < COUNT(ops); i++)
         assert_true(ops[i]->done && ops[i]->code == SNIB_OK);
+    snib__engine_free(engine);
+}
+
+/* Those that many others hold are renewed before their leases end if the cluster is up again by then: however many are paused, the
+ * pause of a renewal leaves time for the next.  Half of the slack between a renewal and the deadline is left. */
+static void renewals_are_not_paused_for_too_long(void **state)
+{
+    (void)state;
+    enum { HOLDS = 600 };
+    char name[16];
+    struct snib__engine *engine = begin_cluster("a:0-16383");
+    const snib__time lease = engine->config.lease = 180 * SNIB__MS;
+    for (int i = 0; i < HOLDS; i++) {
+        sprintf(name, "m%d", i);
+        acquire(engine, gate(engine, SNIB_MUTEX, name), 0);
+        if (i % (HOLDS / 50) == 0)
+            pass(engine, now + lease / 150);
+    }
+    pass(engine, now + lease);
+    assert_int_equal(engine->stats.held, HOLDS);
+    peers[0].says = "CLUSTERDOWN The cluster is down";
+    peers[0].times = -1;
+    pass(engine, now + lease / 3);
+    assert_true(engine->paused_n > HOLDS / 2);
+    peers[0].says = NULL;
+    pass(engine, now + lease);
+    assert_int_equal(engine->stats.held, HOLDS);
+    assert_int_equal(engine->paused_n, 0);
+    snib__engine_free(engine);
+}
+
+/* Requests that wait for one shard do not make the pauses of another one's longer. */
+static void pauses_are_as_long_as_their_node_is_busy(void **state)
+{
+    (void)state;
+    char name[16];
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    held(engine, "bar");
+    held(engine, "foo");
+    peers[0].says = peers[1].says = "CLUSTERDOWN The cluster is down";
+    peers[0].times = -1;
+    peers[1].times = 1;
+    for (int i = 0; i < 4000; i++) {
+        sprintf(name, "{bar}%d", i);
+        acquire(engine, gate(engine, SNIB_MUTEX, name), 0);
+    }
+    serve(engine);
+    assert_int_equal(engine->paused_n, 4000);
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "{foo}2"), 0);
+    pass(engine, now + 10 * SNIB__MS);
+    assert_true(op->done && op->code == SNIB_OK);
     snib__engine_free(engine);
 }
 
@@ -823,6 +906,9 @@ int main(void)
         cmocka_unit_test(script_that_is_forgotten_during_a_pause),
         cmocka_unit_test(refusals_are_endured),
         cmocka_unit_test(many_that_wait_are_no_storm),
+        cmocka_unit_test(renewals_are_not_paused_for_too_long),
+        cmocka_unit_test(pauses_are_as_long_as_their_node_is_busy),
+        cmocka_unit_test(release_that_is_refused_where_it_is_sent_on),
         cmocka_unit_test(node_that_is_down_does_not_keep_its_slots),
         cmocka_unit_test(served_after_refusals),
         cmocka_unit_test(all_are_equally_patient),
