@@ -6,7 +6,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "5233018d2c144530"
+#define SNIB_BUILD_ID "dcd7f8a55898063f"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -16902,12 +16902,14 @@ struct snib__node { /* one server */
     char run_id[48];
     uint64_t history; /* of the data there, see conn.h */
     struct snib__renewals renewals[SNIB__KINDS];
-    uint32_t renewed; /* a bit for each of these lists that is not empty */
+    uint32_t renewed;  /* a bit for each of these lists that is not empty */
+    uint32_t paused_n; /* requests for its names that are paused */
 };
 
 /* pause.c */
 struct snib__paused {
     struct snib__request request;
+    struct snib__node *node; /* of the name then; it is counted there */
     snib__time until;
 };
 
@@ -16943,10 +16945,10 @@ struct snib__engine {
     snib_client_stats_data stats;
     struct snib__gate **gates;
     uint32_t gates_n, gates_cap;
-    uint8_t publish;           /* enum snib__publish: how releases are published */
-    bool publishes;            /* ... and whether that is decided */
-    struct snib__gate **slots; /* in a cluster: the gates of each slot */
-    struct snib__paused *paused;
+    uint8_t publish;             /* enum snib__publish: how releases are published */
+    bool publishes;              /* ... and whether that is decided */
+    struct snib__gate **slots;   /* in a cluster: the gates of each slot */
+    struct snib__paused *paused; /* a heap: the first is due first */
     uint32_t paused_n, paused_cap;
     struct snib__given *given; /* given.c; NULL: none yet */
     uint32_t given_next, given_size;
@@ -24156,7 +24158,8 @@ static int snib__node_ask(struct snib__engine *e, struct snib__node *node, uint6
  *               about, perhaps at another server */
 static void snib__slot_move(struct snib__engine *e, uint16_t slot, struct snib__node *node,
                      struct snib__hold **moved, snib__time now);
-static void snib__slot_moved(struct snib__engine *e, struct snib__hold *moved, snib__time now);
+static void snib__slot_moved(struct snib__engine *e, int32_t slot, struct snib__hold *moved,
+                      snib__time now);
 static void snib__slot_confirm(struct snib__engine *e, uint16_t slot, bool anew, snib__time now);
 /* Resend requests that wait for a node whose gates have moved. */
 static void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__time now);
@@ -24966,13 +24969,20 @@ struct snib__member { /* an address that is or was part of the cluster */
     struct snib__node *node;
     uint32_t slots; /* slots it serves */
     uint32_t had;   /* ... before the map being read */
-    bool told;      /* named in the map being read */
+    bool told;      /* named in the map being read, as a master ... */
+    bool named;     /* ... or as a replica */
+    bool omitted;   /* it lives, and another node's map leaves it out */
+    bool away;      /* its own map leaves it out: it has no slots, or was reset */
+    bool mapped;    /* a map that was believed has named it as a master */
+    uint32_t
+        kin; /* its node's identity when such a map first named it, or it last sent one, and 1; or 0 */
     uint32_t given; /* a slot that a MOVED has given it, and 1, until a map has heard of it; or 0 */
     uint64_t epoch; /* of the map it sends next, and 1; 0: unknown */
     /* lost all its slots: requests it does not answer soon go to other nodes */
     bool deposed;
     snib__time probed_at; /* when it was last asked because its pub/sub link owes a reply */
     snib__time named_at;  /* when an ASK last named it, since it had slots; 0: never */
+    snib__time downs_at;  /* when it last said that the cluster is down; 0: never */
 };
 
 /* A server's own MOVED for a slot: for a while, maps that say otherwise are not believed. */
@@ -24992,10 +25002,11 @@ struct snib__cluster {
     /* replicas, which may have a map when no master answers */
     struct snib__address spare[SNIB__SPARES_MAX];
     uint32_t spares_n;
-    bool known;     /* a map has been received */
-    bool wanted;    /* a map is wanted: something changed or is missing */
-    bool trouble;   /* some request is not served */
-    uint64_t epoch; /* the highest epoch that came with a map */
+    bool known;        /* a map has been received */
+    bool wanted;       /* a map is wanted: something changed or is missing */
+    bool trouble;      /* some request is not served */
+    bool told_strange; /* that a map was not believed */
+    uint64_t epoch;    /* the highest epoch that came with a map */
     snib__time epoch_at;
     uint32_t urgent_n;     /* queries in a row that did not help */
     snib__time calm_since; /* since when all requests are served; NEVER: they are not */
@@ -25007,6 +25018,14 @@ struct snib__cluster {
 
 /* The member for an address, created if needed; 0: too many, or out of memory. */
 static uint16_t snib__cluster_member(struct snib__engine *e, const struct snib__address *address);
+
+/* Whether it serves slots, as far as known: it answers, and its own map names it. */
+static bool snib__cluster_lives(const struct snib__member *member, snib__time now);
+/* Whether it has said lately that the cluster is down. */
+static bool snib__cluster_says_down(const struct snib__member *member, snib__time now);
+/* Another node's map leaves it out: ask for its own. */
+static void snib__cluster_ask_it(struct snib__engine *e, struct snib__member *member, snib__time now);
+static bool snib__cluster_is_spare(const struct snib__cluster *c, const struct snib__address *address);
 
 /* The node says that the cluster is down: a map counts again for slots that were said to be its. */
 static void snib__map_doubt(struct snib__cluster *c, const struct snib__node *node);
@@ -25033,12 +25052,15 @@ static void snib__map_answer(struct snib__engine *e, struct snib__node *from, ui
 #define CLUSTER_DOWN "CLUSTERDOWN, by its CLUSTER SLOTS"
 #define CLUSTER_CURSOR_BITS 52 /* of a list's cursor: the server's; above: the member */
 #define CLUSTER_CIRCLE 4       /* redirects of a request before each pause */
+#define CLUSTER_OWED 64 /* nodes that are away and are kept for what is left on their connections */
+#define CLUSTER_DOWNS                                                                              \
+    (3000 * SNIB__MS) /* what a node says of a cluster that is down counts for so long */
 
 enum { CLUSTER_INFO = 1, CLUSTER_MAP = 2 }; /* queries */
 
 /* ---- members ---- */
 
-static bool cluster_is_spare(const struct snib__cluster *c, const struct snib__address *address)
+static bool snib__cluster_is_spare(const struct snib__cluster *c, const struct snib__address *address)
 {
     for (uint32_t i = 0; i < c->spares_n; i++)
         if (snib__address_equal(&c->spare[i], address))
@@ -25063,16 +25085,29 @@ static bool cluster_is_owed(const struct snib__node *node)
     return owed;
 }
 
-/* An idle node, for reuse with another address. */
+static bool cluster_is_unused(const struct snib__cluster *c, const struct snib__member *member)
+{
+    return member->node->idle && member->slots == 0 && !member->told &&
+           !snib__cluster_is_spare(c, &member->node->address) && cluster_is_free(member->node);
+}
+
+/* An idle node, for reuse with another address; of many that are owed the one that has been away for the longest: addresses that
+ * never come back, as where each start gives a node another one, would be looked at for ever. */
 static uint16_t cluster_reuse(struct snib__cluster *c)
 {
     bool full = c->n == SNIB__MEMBERS_MAX;
-    for (uint32_t i = 1; i < c->n; i++)
-        if (c->member[i].node->idle && c->member[i].slots == 0 && !c->member[i].told &&
-            !cluster_is_spare(c, &c->member[i].node->address) &&
-            cluster_is_free(c->member[i].node) && (full || !cluster_is_owed(c->member[i].node)))
+    uint32_t owed = 0;
+    uint16_t oldest = 0;
+    for (uint32_t i = 1; i < c->n; i++) {
+        if (!cluster_is_unused(c, &c->member[i]))
+            continue;
+        if (!cluster_is_owed(c->member[i].node))
             return (uint16_t)i;
-    return 0;
+        owed++;
+        if (!oldest || c->member[i].node->down_since < c->member[oldest].node->down_since)
+            oldest = (uint16_t)i;
+    }
+    return full || owed > CLUSTER_OWED ? oldest : 0;
 }
 
 static uint16_t snib__cluster_member(struct snib__engine *e, const struct snib__address *address)
@@ -25229,6 +25264,17 @@ static snib__time cluster_doubted(const struct snib__member *member)
                                              : node->down_since + CLUSTER_SILENCE;
 }
 
+static bool snib__cluster_lives(const struct snib__member *member, snib__time now)
+{
+    return member->slots > 0 && !member->away && snib__node_ready(member->node) &&
+           cluster_doubted(member) > now;
+}
+
+static bool snib__cluster_says_down(const struct snib__member *member, snib__time now)
+{
+    return member->downs_at && now < member->downs_at + CLUSTER_DOWNS;
+}
+
 static snib__time cluster_urgent(const struct snib__engine *e)
 {
     const struct snib__cluster *c = e->map;
@@ -25261,6 +25307,14 @@ static void cluster_question(struct snib__engine *e, struct snib__node *node, sn
     c->asked_at = now;
     snib__node_ask(e, node, CLUSTER_INFO, now);
     snib__node_ask(e, node, CLUSTER_MAP, now);
+}
+
+static void snib__cluster_ask_it(struct snib__engine *e, struct snib__member *member, snib__time now)
+{
+    if (member->probed_at && now < member->probed_at + CLUSTER_CALM)
+        return;
+    member->probed_at = now;
+    cluster_question(e, member->node, now);
 }
 
 /* The next connected node that replies. */
@@ -25382,9 +25436,12 @@ static void cluster_answer(struct snib__engine *e, struct snib__node *node, uint
     const char *text = error || told ? snib__resp_text(e->resp, reply) : "";
     if (what == CLUSTER_INFO) {
         const char *epoch = told ? strstr(text, "cluster_current_epoch:") : NULL;
+        struct snib__member *member = &c->member[cluster_number(c, node)];
         /* a node that was reset says 0, and may have got slots of its own */
-        c->member[cluster_number(c, node)].epoch =
+        member->epoch =
             epoch ? strtoull(epoch + strlen("cluster_current_epoch:"), NULL, 10) + 1 : 0;
+        if (told && strstr(text, "cluster_state:fail"))
+            member->downs_at = now;
         return;
     }
     if (error) {
@@ -25570,6 +25627,13 @@ static bool cluster_moved(struct snib__engine *e, struct snib__link *link,
     return cluster_go_on(e, c->member[member].node, request, text, n, now);
 }
 
+static void cluster_said_down(struct snib__engine *e, const struct snib__node *node, snib__time now)
+{
+    struct snib__cluster *c = e->map;
+    snib__map_doubt(c, node);
+    c->member[cluster_number(c, node)].downs_at = now;
+}
+
 static bool cluster_redirected(struct snib__engine *e, struct snib__link *link,
                                struct snib__request *request, const char *text, uint32_t n,
                                snib__time now)
@@ -25582,7 +25646,7 @@ static bool cluster_redirected(struct snib__engine *e, struct snib__link *link,
     if (snib__request_own(request)) /* of this server, not of a name */
         return false;
     if (down)
-        snib__map_doubt(e->map, link->node);
+        cluster_said_down(e, link->node, now);
     if (moved)
         return cluster_moved(e, link, request, text, n, now);
     if (!again && !down && !moving && !broken)
@@ -25643,7 +25707,7 @@ static void cluster_leave(struct snib__engine *e, const struct snib__member *mem
     const struct snib__cluster *c = e->map;
     struct snib__node *node = member->node;
     if (!node->idle || now < member->named_at + CLUSTER_CALM ||
-        cluster_is_spare(c, &node->address) || snib__node_oldest(node) != SNIB__NEVER ||
+        snib__cluster_is_spare(c, &node->address) || snib__node_oldest(node) != SNIB__NEVER ||
         snib__durable_since(node) != SNIB__NEVER || node->links[SNIB__PUBSUB].owed > 0)
         return;
     snib__lane_close_all(e, node, SNIB_OK, now);
@@ -26382,9 +26446,12 @@ enum snib__outcome {
 
 struct snib__sentinel {
     struct snib__node *node;
-    bool named;           /* in the URL */
-    bool asked;           /* and it has not answered yet */
-    bool others;          /* asked for the other sentinels on this connection */
+    bool named;        /* in the URL */
+    bool stranger;     /* it may belong to another deployment: nothing that it says is believed */
+    bool outvoted;     /* ... as most of the others say: it vouches for nobody */
+    uint32_t identity; /* of its node: another one is another process */
+    bool asked;        /* and it has not answered yet */
+    bool others;       /* asked for the other sentinels on this connection */
     snib__time others_at; /* ... or on an earlier one: when it was last */
     bool switched;        /* it has announced a switch: its next answer is about that */
     bool deaf;            /* it refuses the subscription */
@@ -26437,8 +26504,11 @@ static struct snib__sentinel *snib__sentinel_of(const struct snib__engine *e,
 static bool snib__sentinel_add(struct snib__engine *e, const struct snib__address *address, bool named);
 /* Another sentinel has named this one. */
 static void snib__sentinel_learn(struct snib__engine *e, const struct snib__address *address);
-/* One of more than half of them that agree on an epoch lower than one already seen: they were set up from scratch and count
- * from 0 again.  NULL: there is none. */
+/* Whether a stranger that names this address as that of another sentinel belongs to the same deployment. */
+static bool snib__sentinel_vouches(const struct snib__engine *e, const struct snib__sentinel *stranger,
+                            const struct snib__address *address);
+/* One of more than half of them that agree and are not believed: strangers, or on an epoch lower than one already seen, because
+ * they were set up from scratch and count from 0 again.  NULL: there is none. */
 static const struct snib__sentinel *snib__sentinels_of_most(const struct snib__engine *e);
 
 /* Subscribe to as many as it takes. */
@@ -29528,6 +29598,11 @@ static int32_t snib__load_answer(const struct snib__engine *e, struct snib__op *
  *              cluster may be created anew; and slot by slot, except slots for which a MOVED has
  *              said otherwise within the last 3 s, unless that node says now that the cluster is down
  *
+ * A map does not take slots from another node that answers and that it leaves out: after a failover or a resharding a living
+ * master is named, unless it has none left, and then its own map says so, or it is cut off, and then it says that the cluster is
+ * down.  If a map names none of the known nodes, its sender has joined another cluster, and nothing in it is believed while a
+ * master answers that it leaves out.
+ *
  * So a node that lags behind cannot undo what is known; if a map was wrong all the same, the next
  * MOVED corrects it.  Slots that no map names belong to member 0, a node without an address.
  */
@@ -29603,7 +29678,7 @@ static void snib__map_told(struct snib__engine *e, uint16_t slot, uint16_t membe
     else
         map_suppose(c, slot, before, member);
     snib__slot_move(e, slot, node, &moved, now);
-    snib__slot_moved(e, moved, now);
+    snib__slot_moved(e, slot, moved, now);
     /* A query in flight is redirected like this one: between nodes that redirect everything to each
      * other, each reply would otherwise add one more. */
     snib__slot_confirm(e, slot, false, now);
@@ -29670,11 +29745,14 @@ static bool map_address(const struct snib__engine *e, const struct snib__node *f
 
 static void map_note_spare(struct snib__cluster *c, const struct snib__address *address)
 {
-    for (uint32_t i = 0; i < c->spares_n; i++)
-        if (snib__address_equal(&c->spare[i], address))
-            return;
-    if (c->spares_n < SNIB__SPARES_MAX)
+    if (!snib__cluster_is_spare(c, address) && c->spares_n < SNIB__SPARES_MAX)
         c->spare[c->spares_n++] = *address;
+}
+
+static void map_note_named(struct snib__cluster *c, const struct snib__address *address)
+{
+    for (uint32_t i = 1; i < c->n; i++)
+        c->member[i].named |= snib__address_equal(&c->member[i].node->address, address);
 }
 
 /* Read [from, to, master, replica...] into the draft, without the replicas.  False: it has another form, more slots than are
@@ -29701,19 +29779,19 @@ static bool map_range(struct snib__engine *e, const struct snib__node *from,
     return true;
 }
 
-/* The replicas of a map that has been read. */
-static void map_spares(struct snib__engine *e, const struct snib__node *from,
-                       const struct snib__value *reply, uint32_t n)
+/* Each replica of a map that has been read. */
+static void map_replicas(struct snib__engine *e, const struct snib__node *from,
+                         const struct snib__value *reply, uint32_t n,
+                         void (*note)(struct snib__cluster *, const struct snib__address *))
 {
     struct snib__cluster *c = e->map;
     struct snib__address address;
-    c->spares_n = 0;
     for (uint32_t i = 0, at = 1; i < reply->count; i++) {
         uint32_t nodes = reply[at].count - 2, node = at + 3;
         for (uint32_t k = 1; k < nodes; k++) {
             node = map_skip(reply, n, node);
             if (map_address(e, from, reply, n, node, &address))
-                map_note_spare(c, &address);
+                note(c, &address);
         }
         at = map_skip(reply, n, node);
     }
@@ -29745,6 +29823,92 @@ static bool map_read(struct snib__engine *e, const struct snib__node *from,
     return true;
 }
 
+/* Which masters answer and are left out of a map that has been read, other than its sender. */
+static void map_omits(struct snib__engine *e, const struct snib__node *from,
+                      const struct snib__value *reply, uint32_t n, snib__time now)
+{
+    struct snib__cluster *c = e->map;
+    bool any = false;
+    for (uint32_t i = 1; i < c->n; i++) {
+        struct snib__member *one = &c->member[i];
+        one->named = one->told;
+        one->omitted = !one->told && one->node != from && snib__cluster_lives(one, now);
+        any |= one->omitted;
+    }
+    if (!any) /* as a rule */
+        return;
+    map_replicas(e, from, reply, n, map_note_named);
+    for (uint32_t i = 1; i < c->n; i++) {
+        c->member[i].omitted = c->member[i].omitted && !c->member[i].named;
+        if (c->member[i].omitted)
+            snib__cluster_ask_it(e, &c->member[i], now);
+    }
+}
+
+/* It names no node that is known from maps that were believed, and leaves out one that answers; and its sender has sent no
+ * such map, or is another process since.  Masters that are other processes since do not count: their addresses may belong to
+ * another cluster's nodes by now. */
+static bool map_is_strange(const struct snib__cluster *c, const struct snib__node *from)
+{
+    bool omits = false;
+    for (uint32_t i = 1; i < c->n; i++) {
+        const struct snib__member *one = &c->member[i];
+        bool proven = one->kin == one->node->identity + 1;
+        if (proven && (one->node == from || (one->named && one->slots > 0)))
+            return false;
+        if (one->named && snib__cluster_is_spare(c, &one->node->address))
+            return false;
+        omits |= one->omitted;
+    }
+    return omits;
+}
+
+/* A master that is cut off says that the cluster is down, and another one may have its slots. */
+static void map_let_go(struct snib__cluster *c, snib__time now)
+{
+    for (uint32_t i = 1; i < c->n; i++)
+        if (snib__cluster_says_down(&c->member[i], now))
+            c->member[i].omitted = false;
+}
+
+static void map_estrange(struct snib__engine *e, const struct snib__node *from)
+{
+    struct snib__cluster *c = e->map;
+    c->wanted = true;
+    map_refused(c);
+    if (!c->told_strange)
+        snib__engine_log(e, SNIB_LOG_WARNING,
+                         "%s belongs to another cluster: its map is not believed",
+                         snib__node_where(e, from));
+    c->told_strange = true;
+}
+
+/* A map has been believed. */
+static void map_note_kin(struct snib__cluster *c, const struct snib__node *from)
+{
+    for (uint32_t i = 1; i < c->n; i++) {
+        struct snib__member *one = &c->member[i];
+        if (one->told && one->slots > 0 && !one->mapped) {
+            one->mapped = true;
+            one->kin = one->node->identity + 1;
+        }
+        if (one->node == from) {
+            one->kin = one->told ? from->identity + 1 : one->kin;
+            one->away = !one->told;
+        }
+    }
+}
+
+/* It was reset, or has never been part of a cluster. */
+static void map_note_none(struct snib__cluster *c, const struct snib__node *from)
+{
+    for (uint32_t i = 1; i < c->n; i++)
+        if (c->member[i].node == from) {
+            c->member[i].away = true;
+            c->member[i].kin = 0;
+        }
+}
+
 /* A map older than one already known. */
 static bool map_is_old(const struct snib__cluster *c, uint64_t epoch, snib__time now)
 {
@@ -29767,11 +29931,17 @@ static void map_depose(struct snib__cluster *c, uint32_t i, uint16_t heir, snib_
     }
 }
 
+/* Whether a slot stays with its owner although the map does not say so. */
+static bool map_stays(const struct snib__cluster *c, uint32_t slot, snib__time now)
+{
+    return c->member[c->owner[slot]].omitted || map_is_recent(c, (uint16_t)slot, now);
+}
+
 /* How many slots each member keeps: those for which the map says so, or is not believed. */
 static void map_keep(const struct snib__cluster *c, uint16_t *keeps, snib__time now)
 {
     for (uint32_t slot = 0; slot < SNIB__SLOTS; slot++)
-        if (c->draft[slot] == c->owner[slot] || map_is_recent(c, (uint16_t)slot, now))
+        if (c->draft[slot] == c->owner[slot] || map_stays(c, slot, now))
             keeps[c->owner[slot]]++;
 }
 
@@ -29798,9 +29968,11 @@ static void map_apply(struct snib__engine *e, snib__time now)
         uint16_t to = c->draft[slot];
         if (to == c->owner[slot])
             continue;
-        if (map_is_recent(c, (uint16_t)slot, now)) {
+        if (map_stays(c, slot, now)) {
             c->wanted =
                 true; /* that node has not heard of it, nor of what else has happened then */
+            if (c->member[c->owner[slot]].omitted)
+                continue;
             kept[c->owner[slot]]++;
             last[c->owner[slot]] = (uint16_t)slot;
             continue;
@@ -29821,7 +29993,7 @@ static void map_apply(struct snib__engine *e, snib__time now)
             map_suppose(c, last[i], (uint16_t)i, c->draft[last[i]]);
     if (!changed)
         return;
-    snib__slot_moved(e, moved, now);
+    snib__slot_moved(e, -1, moved, now);
     for (uint32_t slot = 0; slot < SNIB__SLOTS; slot++)
         if (touched[slot / 8] & 1u << slot % 8)
             snib__slot_confirm(e, (uint16_t)slot, true, now);
@@ -29833,10 +30005,20 @@ static void snib__map_answer(struct snib__engine *e, struct snib__node *from, ui
                       const struct snib__value *reply, uint32_t n, snib__time now)
 {
     struct snib__cluster *c = e->map;
+    if (reply->type == SNIB__RESP_ARRAY && reply->count == 0)
+        map_note_none(c, from);
     if (map_is_old(c, epoch, now) || !map_read(e, from, reply, n))
         return;
+    const bool nothing = reply->count == 0 && c->known;
+    if (!nothing)
+        map_omits(e, from, reply, n, now);
+    if (!nothing && map_is_strange(c, from)) {
+        map_estrange(e, from);
+        return;
+    }
+    map_let_go(c, now);
     c->trouble = c->wanted = false;
-    if (reply->count == 0 && c->known)
+    if (nothing)
         return; /* a node that does not know the cluster yet, or no longer */
     c->known = c->known || reply->count > 0;
     if (epoch > c->epoch) /* a server took over from another: the queries have helped */
@@ -29845,8 +30027,10 @@ static void snib__map_answer(struct snib__engine *e, struct snib__node *from, ui
         c->epoch = epoch;
         c->epoch_at = now;
     }
-    map_spares(e, from, reply, n);
+    c->spares_n = 0;
+    map_replicas(e, from, reply, n, map_note_spare);
     map_apply(e, now);
+    map_note_kin(c, from);
 }
 
 /* ---- engine/move.c ----------------------------------------------------------------------------*/
@@ -29942,7 +30126,8 @@ static void move_ask(struct snib__engine *e, struct snib__gate *gate, bool anew,
     }
 }
 
-static void snib__slot_moved(struct snib__engine *e, struct snib__hold *moved, snib__time now)
+static void snib__slot_moved(struct snib__engine *e, int32_t slot, struct snib__hold *moved,
+                      snib__time now)
 {
     moved = move_sort(moved);
     while (moved) {
@@ -29956,7 +30141,8 @@ static void snib__slot_moved(struct snib__engine *e, struct snib__hold *moved, s
     }
     for (struct snib__op *op = e->live, *next; op; op = next) {
         next = op->live_next;
-        snib__op_arm(e, op);
+        if (slot < 0 || !op->gate || op->gate->slot == slot)
+            snib__op_arm(e, op);
     }
     snib__given_redo(e, now);
 }
@@ -30623,6 +30809,12 @@ static void snib__node_answer(struct snib__engine *e, struct snib__link *link,
         struct snib__conn *first = &node->links[SNIB__COMMAND].conn;
         /* a proxy supports less, or the user may not: use the script */
         first->delifeq = first->delex = conn->delifeq = conn->delex = false;
+        if (request->kind ==
+            SNIB__REQ_RELEASE) { /* its gate's node decides, which sends here what has gone ahead */
+            const struct snib__hold *hold = request->subject;
+            first = &hold->gate->node->links[SNIB__COMMAND].conn;
+            first->delifeq = first->delex = false;
+        }
         if (snib__link_write(e, link, request, now) == 0)
             return;
     }
@@ -31413,8 +31605,8 @@ static void snib__outer_wake(struct snib__engine *e, struct snib__outer *outer, 
  *
  * The reason is that a slot is migrating (TRYAGAIN), that the cluster has lost a master
  * (CLUSTERDOWN), or that nodes redirect a request in a circle.  The pauses of a request grow to a
- * sixth of a second and have jitter, and where there are thousands of them to more, so that a cluster that
- * comes up is not kept busy by those that wait for it.  An operation is as patient with this as with a server that
+ * sixth of a second and have jitter, and where a node has thousands of them to more, so that a cluster that
+ * comes up is not kept busy by those that wait for it; but a renewal is repeated several times before its lease ends.  An operation is as patient with this as with a server that
  * cannot be reached; a release continues until its lease has certainly ended, a renewal as long as
  * there are holds in it.
  */
@@ -31426,12 +31618,43 @@ static void snib__outer_wake(struct snib__engine *e, struct snib__outer *outer, 
 #define PAUSE_EACH                                                                                 \
     (SNIB__MS / 4) /* for each that is paused: some thousands are resent in a second */
 
-static snib__time pause_length(struct snib__engine *e, const struct snib__request *request)
+#define PAUSE_SHARE 4 /* a renewal's pause is at most this part of what is left of its lease */
+
+/* The node of the name that the request is for. */
+static struct snib__node *pause_node(const struct snib__request *request)
+{
+    if (request->kind == SNIB__REQ_RENEW)
+        return ((struct snib__batch *)request->subject)->node;
+    if (request->kind == SNIB__REQ_ASK)
+        return snib__op_node(request->subject);
+    return ((struct snib__hold *)request->subject)->gate->node;
+}
+
+/* The longest pause of a renewal: the cursor of its list has passed its holds, so nothing else renews them in time. */
+static snib__time pause_most(const struct snib__request *request, snib__time now)
+{
+    const struct snib__batch *batch = request->subject;
+    snib__time first = SNIB__NEVER;
+    for (uint32_t i = 0; request->kind == SNIB__REQ_RENEW && i < batch->n; i++) {
+        const struct snib__hold *hold = batch->of[i].hold;
+        if (hold->number == batch->of[i].number && hold->deadline < first)
+            first = hold->deadline;
+    }
+    if (first == SNIB__NEVER)
+        return first;
+    snib__time share = first > now ? (first - now) / PAUSE_SHARE : 0;
+    return share > PAUSE_MIN ? share : PAUSE_MIN;
+}
+
+static snib__time pause_length(struct snib__engine *e, const struct snib__request *request,
+                               const struct snib__node *node, snib__time now)
 {
     snib__time most =
         PAUSE_MIN << (request->pauses < PAUSE_DOUBLINGS ? request->pauses : PAUSE_DOUBLINGS);
-    if (most < e->paused_n * PAUSE_EACH)
-        most = e->paused_n * PAUSE_EACH;
+    if (most < node->paused_n * PAUSE_EACH)
+        most = node->paused_n * PAUSE_EACH;
+    snib__time share = pause_most(request, now);
+    most = most < share ? most : share;
     return most / 2 + snib__engine_random(e, most / 2);
 }
 
@@ -31504,6 +31727,35 @@ static void pause_note(struct snib__engine *e, const struct snib__request *reque
     pause_mark(e, op, &refusal);
 }
 
+/* ---- the heap ---- */
+
+/* Find the place of one, from a free place on. */
+static void pause_settle(struct snib__engine *e, uint32_t i, const struct snib__paused *one)
+{
+    struct snib__paused *heap = e->paused;
+    while (i > 0 && heap[(i - 1) / 2].until > one->until) {
+        heap[i] = heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    for (uint32_t child; (child = 2 * i + 1) < e->paused_n; i = child) {
+        child += child + 1 < e->paused_n && heap[child + 1].until < heap[child].until;
+        if (heap[child].until >= one->until)
+            break;
+        heap[i] = heap[child];
+    }
+    heap[i] = *one;
+}
+
+static void pause_remove(struct snib__engine *e, uint32_t i)
+{
+    e->paused[i].node->paused_n--;
+    struct snib__paused last = e->paused[--e->paused_n];
+    if (i < e->paused_n)
+        pause_settle(e, i, &last);
+}
+
+/* ---- */
+
 static int snib__pause(struct snib__engine *e, const struct snib__request *request, const char *text,
                 uint32_t n, snib__time now)
 {
@@ -31515,13 +31767,14 @@ static int snib__pause(struct snib__engine *e, const struct snib__request *reque
         e->paused = paused;
         e->paused_cap = cap;
     }
-    struct snib__paused *paused = &e->paused[e->paused_n++];
-    paused->request = *request;
-    paused->until = now + pause_length(e, request);
-    paused->request.redirects = 0;
-    paused->request.asking = false;
-    if (paused->request.pauses < UINT8_MAX)
-        paused->request.pauses++;
+    struct snib__paused paused = {.request = *request, .node = pause_node(request)};
+    paused.node->paused_n++;
+    paused.until = now + pause_length(e, request, paused.node, now);
+    paused.request.redirects = 0;
+    paused.request.asking = false;
+    if (paused.request.pauses < UINT8_MAX)
+        paused.request.pauses++;
+    pause_settle(e, e->paused_n++, &paused);
     pause_note(e, request, text, n, now);
     return 0;
 }
@@ -31538,7 +31791,7 @@ static bool snib__pause_drop(struct snib__engine *e, const void *subject)
 {
     for (uint32_t i = 0; i < e->paused_n; i++)
         if (e->paused[i].request.subject == subject) {
-            e->paused[i] = e->paused[--e->paused_n];
+            pause_remove(e, i);
             return true;
         }
     return false;
@@ -31560,30 +31813,19 @@ static void pause_over(struct snib__engine *e, struct snib__request *request, sn
         snib__node_again(e, request, now);
 }
 
+/* What is paused again meanwhile is due later. */
 static void snib__pause_tick(struct snib__engine *e, snib__time now)
 {
-    uint32_t n = e->paused_n; /* requests paused again meanwhile are handled the next time */
-    for (uint32_t i = 0; i < n;) {
-        struct snib__request request = e->paused[i].request;
-        if (e->paused[i].until > now) {
-            i++;
-            continue;
-        }
-        n--;
-        e->paused[i] = e->paused[n];
-        e->paused[n] = e->paused[--e->paused_n];
+    while (e->paused_n > 0 && e->paused[0].until <= now) {
+        struct snib__request request = e->paused[0].request;
+        pause_remove(e, 0);
         pause_over(e, &request, now);
-        /* an operation that gave up took other requests with it */
-        n = n < e->paused_n ? n : e->paused_n;
     }
 }
 
 static snib__time snib__pause_deadline(const struct snib__engine *e)
 {
-    snib__time next = SNIB__NEVER;
-    for (uint32_t i = 0; i < e->paused_n; i++)
-        next = e->paused[i].until < next ? e->paused[i].until : next;
-    return next;
+    return e->paused_n > 0 ? e->paused[0].until : SNIB__NEVER;
 }
 
 /* ---- engine/place.c ---------------------------------------------------------------------------*/
@@ -32887,6 +33129,11 @@ static void snib__node_reroute(struct snib__engine *e, struct snib__node *node, 
  * Otherwise two sentinels that disagree would take the client from each address before a distant
  * server there could reply.
  *
+ * An address outlives the sentinel behind it, and may belong to another deployment by now, whose service has the same
+ * name.  So one that others have named, or another process than before, is a stranger until it names as the master the
+ * server that the client is at, or among the other sentinels one that is known.  If nobody else is left, those of the
+ * URL count again.
+ *
  * While anything is held, awaited or being released, one sentinel is asked per second, in turn, and
  * some are listened to.  An idle client is silent.
  */
@@ -32899,6 +33146,8 @@ static void snib__node_reroute(struct snib__engine *e, struct snib__node *node, 
 #define SENTINEL_LATE (250 * SNIB__MS)  /* without an answer by then the next one is asked, too */
 #define SENTINEL_HURRY (250 * SNIB__MS) /* between queries while the master does not reply */
 #define SENTINEL_EAGER (50 * SNIB__MS)  /* a new operation shortens a pause to this */
+/* A master that has been down for so long is left if most say so.  Sooner they may not have heard of a failover. */
+#define SENTINEL_LAG (10000 * SNIB__MS)
 
 enum { ASK_MASTER = 1, ASK_ADDRESS, ASK_OTHERS };
 
@@ -32937,11 +33186,13 @@ static void sentinel_question(struct snib__engine *e, struct snib__sentinel *one
 {
     one->has_epoch = false;
     one->voters = 0;
-    bool sent = snib__node_ask(e, one->node, ASK_MASTER, now) == 0 &&
+    bool first = one->stranger; /* its others tell whether the rest counts */
+    bool sent = (!first || snib__node_ask(e, one->node, ASK_OTHERS, now) == 0) &&
+                snib__node_ask(e, one->node, ASK_MASTER, now) == 0 &&
                 snib__node_ask(e, one->node, ASK_ADDRESS, now) == 0;
     one->questions += sent;
-    if (sent && !one->others) {
-        one->others = snib__node_ask(e, one->node, ASK_OTHERS, now) == 0;
+    if (sent && (first || !one->others)) {
+        one->others = first || snib__node_ask(e, one->node, ASK_OTHERS, now) == 0;
         one->others_at = now;
     }
     if (!sent)
@@ -33051,13 +33302,13 @@ static void sentinels_explain(struct snib__engine *e, snib__time now)
 static void sentinel_follow(struct snib__engine *e, const struct snib__sentinel *one,
                             snib__time now);
 
-/* They are followed, but not while the master replies: then it is told once. */
+/* They are followed, but those that count from 0 not while the master replies: then it is told once. */
 static bool sentinels_begun_anew(struct snib__engine *e, snib__time now)
 {
     struct snib__sentinels *map = snib__sentinels_of(e);
     const struct snib__sentinel *one = snib__sentinels_of_most(e);
     char where[SNIB__ADDRESS_TEXT];
-    if (one && !snib__node_ready(e->home)) {
+    if (one && (!snib__node_ready(e->home) || one->epoch > map->epoch)) {
         sentinel_follow(e, one, now);
         return true;
     }
@@ -33069,6 +33320,41 @@ static bool sentinels_begun_anew(struct snib__engine *e, snib__time now)
                          snib__node_where(e, e->home));
     map->told = one != NULL;
     return false;
+}
+
+/* The master that some have named has long been down, and most name another one: those belong to another deployment, or lag
+ * behind for ever. */
+static bool sentinels_outvote(struct snib__engine *e, snib__time now)
+{
+    struct snib__sentinels *map = snib__sentinels_of(e);
+    if (snib__node_ready(e->home) || !map->failed || now < map->moved_at + SENTINEL_LAG)
+        return false;
+    const struct snib__sentinel *one = snib__sentinels_of_most(e);
+    for (uint32_t i = 0; i < map->n && one; i++)
+        if (map->all[i].outcome == SNIB__OUTCOME_GOOD)
+            map->all[i].stranger = map->all[i].outvoted = true;
+    if (one)
+        sentinel_follow(e, one, now);
+    return one != NULL;
+}
+
+/* Nobody who counts knows the service any more, and the master is down: all were replaced at once, as far as anyone can tell. */
+static bool sentinels_are_all_strangers(struct snib__engine *e)
+{
+    struct snib__sentinels *map = snib__sentinels_of(e);
+    bool any = false;
+    for (uint32_t i = 0; i < map->n; i++)
+        if (!map->all[i].stranger && (map->all[i].outcome == SNIB__OUTCOME_GOOD ||
+                                      map->all[i].outcome == SNIB__OUTCOME_STALE))
+            return false;
+    for (uint32_t i = 0; i < map->n && !snib__node_ready(e->home); i++) {
+        struct snib__sentinel *one = &map->all[i];
+        if (!one->named || !one->stranger || one->outcome != SNIB__OUTCOME_STALE)
+            continue;
+        one->stranger = one->others = false;
+        any = true;
+    }
+    return any;
 }
 
 /* The service was removed, or renamed: the master serves on, but nobody will say where the next one is.  That is told once. */
@@ -33102,6 +33388,10 @@ static void sentinels_unhelped(struct snib__engine *e, snib__time now)
             return;
     if (sentinels_begun_anew(e, now))
         return;
+    if (sentinels_are_all_strangers(e)) {
+        sentinels_end_round(e, 0, now);
+        return;
+    }
     map->pause = snib__sentinel_longer(map->pause, SNIB__SENTINEL_PAUSE, SNIB__SENTINEL_REST);
     sentinels_end_round(e, map->pause / 2 + snib__engine_random(e, map->pause / 2), now);
     if (e->home->addressed)
@@ -33146,8 +33436,8 @@ static void sentinel_follow(struct snib__engine *e, const struct snib__sentinel 
         snib__engine_log(e, home->addressed ? SNIB_LOG_WARNING : SNIB_LOG_INFO,
                          "%s says that the master of \"%.60s\" is %s", one->node->where,
                          e->config.service, snib__address_text(&one->address, where));
+        map->moved_at = now;
         if (home->addressed) {
-            map->moved_at = now;
             map->swing = snib__sentinel_longer(map->swing, SENTINEL_HURRY, SNIB__SENTINEL_REST);
         }
         home->blamed = NULL;
@@ -33170,11 +33460,23 @@ static void sentinel_follow(struct snib__engine *e, const struct snib__sentinel 
 static bool sentinel_believed(const struct snib__engine *e, const struct snib__sentinel *one)
 {
     const struct snib__node *home = e->home;
-    if (one->epoch < snib__sentinels_of(e)->epoch)
+    if (one->stranger || one->epoch < snib__sentinels_of(e)->epoch)
         return false;
     return !home->addressed || snib__address_equal(&one->address, &home->address) ||
            one->epoch > snib__sentinels_of(e)->epoch || one->switched ||
            snib__sentinels_of(e)->failed;
+}
+
+/* Its answer may show that it belongs to the same deployment: it is believed then, and those that it names are learnt. */
+static void sentinel_may_be_known(struct snib__engine *e, struct snib__sentinel *one,
+                                  snib__time now)
+{
+    const struct snib__node *home = e->home;
+    bool alone = snib__sentinels_of(e)->n == 1 || !home->addressed;
+    if (!one->stranger || (!alone && !snib__address_equal(&one->address, &home->address)))
+        return;
+    one->stranger = one->outvoted = false;
+    one->others = snib__node_ask(e, one->node, ASK_OTHERS, now) == 0;
 }
 
 /* Both queries have been answered. */
@@ -33182,13 +33484,14 @@ static void sentinel_answered(struct snib__engine *e, struct snib__sentinel *one
 {
     if (!one->has_epoch) /* it may not have the permission */
         one->epoch = snib__sentinels_of(e)->epoch;
+    sentinel_may_be_known(e, one, now);
     bool believed = sentinel_believed(e, one);
     one->asked = one->switched = false;
     one->shun = one->shun_until = 0;
     one->outcome = believed ? SNIB__OUTCOME_GOOD : SNIB__OUTCOME_STALE;
     if (believed)
         sentinel_follow(e, one, now);
-    else
+    else if (!sentinels_outvote(e, now))
         sentinels_unhelped(e, now);
 }
 
@@ -33230,10 +33533,12 @@ static bool sentinel_read_address(const struct snib__engine *e, const struct sni
                               e->config.seeds[0].tls);
 }
 
-/* SENTINEL SENTINELS: for each other sentinel a list of names and values. */
-static void sentinel_told_others(struct snib__engine *e, const struct snib__value *reply,
-                                 uint32_t n)
+/* SENTINEL SENTINELS: for each other sentinel a list of names and values.  They show whether a stranger is none; those that
+ * anyone else names are learnt. */
+static void sentinel_read_others(struct snib__engine *e, struct snib__sentinel *one,
+                                 const struct snib__value *reply, uint32_t n)
 {
+    const bool learns = !one->stranger;
     for (uint32_t at = 1; at < n && reply->type == SNIB__RESP_ARRAY; at += 1 + reply[at].count) {
         const struct snib__value *host = NULL, *port = NULL;
         struct snib__address address;
@@ -33246,9 +33551,22 @@ static void sentinel_told_others(struct snib__engine *e, const struct snib__valu
             host = strcmp(field, "ip") == 0 ? &reply[i + 1] : host;
             port = strcmp(field, "port") == 0 ? &reply[i + 1] : port;
         }
-        if (host && port && sentinel_read_address(e, host, port, &address))
+        if (!host || !port || !sentinel_read_address(e, host, port, &address))
+            continue;
+        if (learns)
             snib__sentinel_learn(e, &address);
+        else if (snib__sentinel_vouches(e, one, &address))
+            one->stranger = one->outvoted = false;
     }
+}
+
+static void sentinel_told_others(struct snib__engine *e, struct snib__sentinel *one,
+                                 const struct snib__value *reply, uint32_t n)
+{
+    if (one->stranger)
+        sentinel_read_others(e, one, reply, n);
+    if (!one->stranger)
+        sentinel_read_others(e, one, reply, n);
 }
 
 /* It is where no client can follow. */
@@ -33287,7 +33605,7 @@ static void sentinel_answer(struct snib__engine *e, struct snib__node *node, uin
     if (what == ASK_MASTER && !error) {
         sentinel_told_master(e, one, reply, n);
     } else if (what == ASK_OTHERS && !error) {
-        sentinel_told_others(e, reply, n);
+        sentinel_told_others(e, one, reply, n);
     } else if (what == ASK_ADDRESS && error) {
         /* INFO, which would have shown it, may be forbidden */
         bool stranger = error == SNIB_ENOTSUP;
@@ -33336,6 +33654,10 @@ static void sentinel_ready(struct snib__engine *e, struct snib__link *link, snib
     if (!one && link->kind == SNIB__COMMAND) {
         snib__sentinels_of(e)->failed = false;
         snib__sentinels_of(e)->swing = 0;
+    }
+    if (one && link->kind == SNIB__COMMAND && one->identity != one->node->identity) {
+        one->identity = one->node->identity;
+        one->stranger = true;
     }
     if (one && link->kind == SNIB__PUBSUB)
         snib__ear_ready(one);
@@ -33465,7 +33787,8 @@ static bool snib__sentinel_add(struct snib__engine *e, const struct snib__addres
         return true;
     struct snib__node *node = snib__node_new(e, SNIB__A_SENTINEL, address);
     if (node)
-        map->all[map->n++] = (struct snib__sentinel){.node = node, .named = named};
+        map->all[map->n++] =
+            (struct snib__sentinel){.node = node, .named = named, .stranger = !named};
     return node != NULL;
 }
 
@@ -33492,8 +33815,15 @@ static void snib__sentinel_learn(struct snib__engine *e, const struct snib__addr
             !snib__link_rests(&node->links[SNIB__PUBSUB]))
             continue;
         snib__node_rename(e, node, address);
-        *one = (struct snib__sentinel){.node = node};
+        *one = (struct snib__sentinel){.node = node, .stranger = true, .identity = node->identity};
     }
+}
+
+static bool snib__sentinel_vouches(const struct snib__engine *e, const struct snib__sentinel *stranger,
+                            const struct snib__address *address)
+{
+    const struct snib__sentinel *other = sentinel_at(e, address);
+    return other && other != stranger && !other->outvoted && (other->named || !other->stranger);
 }
 
 /* ---- more than half of them ---- */
@@ -33552,7 +33882,7 @@ static const struct snib__sentinel *snib__sentinels_of_most(const struct snib__e
     const struct snib__sentinels *map = snib__sentinels_of(e);
     for (uint32_t i = 0; i < map->n; i++) {
         const struct snib__sentinel *one = &map->all[i];
-        if (one->outcome != SNIB__OUTCOME_STALE || one->epoch >= map->epoch)
+        if (one->outcome != SNIB__OUTCOME_STALE || (one->epoch >= map->epoch && !one->stranger))
             continue;
         if (sentinels_are_most(e, sentinels_alike(map, one)))
             return one;

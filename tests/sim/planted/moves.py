@@ -34,8 +34,8 @@ MUTANTS = [
     Mutant(
         "a node that may still get a request makes room for another",
         "engine/cluster.c",
-        "(full || !cluster_is_owed(c->member[i].node))",
-        "(full || c->member[i].node)",
+        "if (!cluster_is_owed(c->member[i].node))",
+        "if (c->member[i].node)",
         "unit_cluster node_is_owed",
     ),
     Mutant(
