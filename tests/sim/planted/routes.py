@@ -658,7 +658,7 @@ MUTANTS = [
         "a master that is cut off keeps its slots",
         "engine/map.c",
         "c->member[i].omitted = false;",
-        "",
+        "(void)0;",
         "unit_outages master_that_is_cut_off_is_left",
     ),
     Mutant(
