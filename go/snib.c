@@ -6,7 +6,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "dcd7f8a55898063f"
+#define SNIB_BUILD_ID "94e4c268d4303227"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -35851,7 +35851,8 @@ static uint64_t fair_first(const struct snib__hold *hold)
     const struct snib__op *head = waitq ? waitq->head : NULL;
     if (!(hold->flags & SNIB__SEATED))
         return 0;
-    if (head && head->hold->number < hold->number) /* and so for all but one, where all ask at once */
+    if (head &&
+        head->hold->number < hold->number) /* and so for all but one, where all ask at once */
         return 0;
     for (const struct snib__hold *peer = hold->gate->peers; peer; peer = peer->peer_next)
         if (peer->phase <= SNIB__PLACED && peer->number < hold->number)

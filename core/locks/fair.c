@@ -39,7 +39,8 @@ static uint64_t fair_first(const struct snib__hold *hold)
     const struct snib__op *head = waitq ? waitq->head : NULL;
     if (!(hold->flags & SNIB__SEATED))
         return 0;
-    if (head && head->hold->number < hold->number) /* and so for all but one, where all ask at once */
+    if (head &&
+        head->hold->number < hold->number) /* and so for all but one, where all ask at once */
         return 0;
     for (const struct snib__hold *peer = hold->gate->peers; peer; peer = peer->peer_next)
         if (peer->phase <= SNIB__PLACED && peer->number < hold->number)
