@@ -336,7 +336,7 @@ MUTANTS = [
     Mutant(
         "patience with a node does not begin when a name moves to it",
         "engine/move.c",
-        "snib__op_arm(e, op);",
+        "if (slot < 0 || !op->gate || op->gate->slot == slot) snib__op_arm(e, op);",
         "",
         "unit_former",
     ),
