@@ -6,7 +6,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "94e4c268d4303227"
+#define SNIB_BUILD_ID "8ee1927cfbb1f458"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -32584,6 +32584,8 @@ static void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, i
         hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
         e->releasing++;
     }
+    if (kind == SNIB__REQ_ACQUIRE && !snib__gate_sole(gate))
+        snib__waitq_rest(e, gate, now); /* those that wait depended on its reply */
     release_no_memory(e, hold, now);
 }
 

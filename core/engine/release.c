@@ -396,6 +396,8 @@ void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, int kind
         hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
         e->releasing++;
     }
+    if (kind == SNIB__REQ_ACQUIRE && !snib__gate_sole(gate))
+        snib__waitq_rest(e, gate, now); /* those that wait depended on its reply */
     release_no_memory(e, hold, now);
 }
 
